@@ -14,7 +14,7 @@ namespace sluice::testing {
 class Distribution {
  public:
   // Parses "fixed:32kb", "uniform:1kb-9kb", "log:2kb-1mb" (log-uniform), "exp:10kb" (its mean), or a published mix,
-  // "web-search" or "cache-follower" (see the .cc). InvalidArgument quotes the text.
+  // "web-search", "cache-follower", "homa-w3" or "homa-w4" (see the .cc). InvalidArgument quotes the text.
   static absl::StatusOr<Distribution> ParseSizes(std::string_view text);
   // Parses the same forms for times, without the mixes: "fixed:10ms", or "0" for none. "tail:2ms,0.05,200ms" is 200 ms
   // for a share of 0.05, and 2 ms otherwise.

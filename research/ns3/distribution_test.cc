@@ -23,7 +23,7 @@ double MeanOfDraws(const Distribution& distribution, uint64_t seed) {
 TEST(DistributionTest, DrawsHaveTheMeanThatItSays) {
   const RandomSeed seed = TakeRandomSeed();
   for (const char* text :
-       {"fixed:32kb", "uniform:1kb-9kb", "log:2kb-1mb", "exp:10kb", "web-search", "cache-follower"}) {
+       {"fixed:32kb", "uniform:1kb-9kb", "log:2kb-1mb", "exp:10kb", "web-search", "cache-follower", "homa-w3"}) {
     const auto sizes = Distribution::ParseSizes(text);
     ASSERT_TRUE(sizes.ok()) << sizes.status();
     EXPECT_NEAR(MeanOfDraws(*sizes, seed.value) / sizes->mean(), 1, 0.05) << text << ", SLUICE_SEED=" << seed.value;

@@ -2,25 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ctime>
-#include <deque>
-#include <set>
 #include <utility>
 
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
-#include "lib/fan_out/fan_out_run.h"
-#include "lib/fan_out/fan_out_state.h"
-#include "lib/grpc_wire/request.h"
-#include "lib/link/link_loop.h"
-#include "lib/link/link_monitor.h"
-#include "prometheus/registry.h"
+#include "research/ns3/aggregator.h"
 #include "research/ns3/ns3_clock.h"
 #include "research/ns3/ns3_worker.h"
-#include "tests/simulation/wire_oracle.h"
-#include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
 namespace {
@@ -28,52 +18,17 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 
 constexpr uint16_t kFirstPort = 7000;
-constexpr absl::Duration kConnectTime = absl::Seconds(60);
 
-ScheduleOptions ScheduleOf(const IncastOptions& options) {
-  ScheduleOptions schedule;
-  LinkProfile& profile = schedule.profile;
-  const Network::Options& network = options.network;
-  profile.capacity_bytes_per_second = network.bits_per_second / 8;
-  profile.buffer_bytes = network.buffer_bytes;
-  profile.buffer_packets = network.buffer_packets;
-  profile.propagation_rtt = network.rtt;
-  // Frames of ns-3's point-to-point links have two bytes in addition to the IP packet.
-  profile.packet_payload_bytes = network.tcp.SegmentBytes();
-  profile.frame_bytes = network.tcp.mtu_bytes + 2;
-  profile.ack_frame_bytes = network.tcp.mtu_bytes - network.tcp.SegmentBytes() + 2;
-  if (options.link_thread.timer_step.count() > 0) {
-    profile.timer_granularity = absl::FromChrono(options.link_thread.timer_step);
-  }
-  profile.timer_jitter = options.timer_jitter;
-  schedule.policy = options.policy;
-  if (options.budget_bytes > 0) schedule.budget_bytes = options.budget_bytes;
-  schedule.queue_limit = 1 << 24;
-  return schedule;
-}
-
-// Returns the bounds that Link uses with a known buffer and no other settings.
-BudgetBounds BoundsOf(const IncastOptions& options) {
-  constexpr int64_t kFloorFrames = 8;
-  const LinkProfile profile = ScheduleOf(options).profile;
-  const int64_t buffer = BufferBudgetBytes(profile);
-  if (options.budget_bytes > 0) {
-    return {.floor_bytes = options.budget_bytes,
-            .start_bytes = options.budget_bytes,
-            .reference_bytes = options.budget_bytes,
-            .limit_bytes = options.budget_bytes,
-            .capacity_bytes_per_second = profile.capacity_bytes_per_second};
-  }
-  return {.floor_bytes = std::min(buffer, kFloorFrames * profile.frame_bytes),
-          .start_bytes = buffer,
-          .reference_bytes = buffer,
-          .limit_bytes = buffer,
-          .capacity_bytes_per_second = profile.capacity_bytes_per_second};
+// Returns the hosts that have workers only.
+size_t WorkerHosts(const IncastOptions& options) {
+  if (options.peers) return 0;
+  return options.hosts > 0 ? options.hosts : options.workers;
 }
 
 Network::Options NetworkOf(const IncastOptions& options) {
   Network::Options network = options.network;
-  network.hosts = (options.hosts > 0 ? options.hosts : options.workers) + (options.victim.has_value() ? 1 : 0);
+  network.aggregators = options.aggregators;
+  network.hosts = WorkerHosts(options) + (options.victim.has_value() ? 1 : 0);
   network.aggregator_connections = options.workers;
   network.seed = options.seed;
   network.buffer_bytes =
@@ -81,98 +36,85 @@ Network::Options NetworkOf(const IncastOptions& options) {
   return network;
 }
 
+absl::Status Validate(const IncastOptions& options) {
+  if (options.workers == 0 || options.fan_outs == 0 || options.aggregators == 0 || options.burst == 0) {
+    return absl::InvalidArgumentError("workers, fan_outs, aggregators and burst must be at least 1");
+  }
+  if (!options.sizes.has_value() || !options.think.has_value()) {
+    return absl::InvalidArgumentError("sizes and think must be given");
+  }
+  if (options.static_cap > 0 && options.policy != SchedulePolicy::kUnscheduled) {
+    return absl::InvalidArgumentError("static_cap is for the policy unscheduled");
+  }
+  if (options.peers && (options.aggregators != options.workers || options.workers < 2)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("peers: aggregators and workers must be equal and at least 2, and are ", options.aggregators,
+                     " and ", options.workers));
+  }
+  const size_t most = options.workers - (options.peers ? 1 : 0);
+  if (options.asked > most) {
+    return absl::InvalidArgumentError(absl::StrCat("asked: ", options.asked, " must be at most ", most));
+  }
+  return ScheduleOf(options).Validate();
+}
+
 }  // namespace
 
-// The aggregator of a run, and its workers. One for each run. Not thread-safe.
-class IncastRun {
+// The aggregators of a run, and their workers. One for each run. Not thread-safe.
+class IncastRun final : public Aggregator::Events {
  public:
   IncastRun(const IncastOptions& options, std::unique_ptr<Network> network)
-      : options_(options),
-        dice_(options.seed),
-        load_dice_(options.seed),
-        victim_dice_(options.seed),
-        network_(std::move(network)),
-        oracle_(options.watch_wire
-                    ? std::make_unique<WireOracle>(
-                          ScheduleOf(options), LinkSchedule(ScheduleOf(options)).State().budget_bytes, options.workers)
-                    : nullptr),
-        executor_(*network_, wires_, dice_, oracle_.get(), options.link_thread),
-        loop_(executor_, ScheduleOf(options), metrics_),
-        fan_out_(loop_, callbacks_, nullptr),
-        monitor_(
-            loop_, BoundsOf(options), options.policy != SchedulePolicy::kUnscheduled,
-            [this](const BudgetChange&) { ++budget_changes_; }, nullptr) {
-    if (oracle_ != nullptr) {
-      oracle_->SetLoadOf([this](size_t worker) { return loop_.schedule().Load(static_cast<uint32_t>(worker) + 1); });
-    }
-    auto addresses = std::make_shared<std::vector<std::string>>();
-    const size_t hosts = options.hosts > 0 ? options.hosts : options.workers;
+      : options_(options), dice_(options.seed), victim_dice_(options.seed), network_(std::move(network)) {
+    std::vector<Aggregator::Target> targets;
     for (size_t i = 0; i < options.workers; ++i) {
-      const auto port = static_cast<uint16_t>(kFirstPort + i / hosts);
-      workers_.push_back(
-          std::make_unique<Ns3Worker>(*network_, network_->host(i % hosts), port, wires_, dice_,
-                                      Ns3Worker::Options{.think = *options.think, .jitter = options.jitter}));
-      addresses->push_back(absl::StrCat("worker", i, ":", port));
-      executor_.AddWorker(addresses->back(), workers_.back()->address());
+      const size_t hosts = std::max<size_t>(1, WorkerHosts(options));
+      const auto port = static_cast<uint16_t>(kFirstPort + (options.peers ? 0 : i / hosts));
+      const Host& host = options.peers ? network_->aggregator_host(i) : network_->host(i % hosts);
+      workers_.push_back(std::make_unique<Ns3Worker>(
+          *network_, host, port, wires_, dice_, Ns3Worker::Options{.think = *options.think, .jitter = options.jitter}));
+      targets.push_back({absl::StrCat("worker", i, ":", port), workers_.back()->address()});
     }
-    addresses_ = addresses;
+    for (size_t i = 0; i < options.aggregators; ++i) {
+      std::vector<Aggregator::Target> others = targets;
+      if (options.peers) others.erase(others.begin() + static_cast<ptrdiff_t>(i));
+      aggregators_.push_back(std::make_unique<Aggregator>(options_, *network_, i, others, wires_, dice_, *this));
+    }
     if (options.victim.has_value()) {
-      victim_ = std::make_unique<VictimFlow>(*network_, network_->host(hosts), victim_dice_, *options.victim);
+      victim_ =
+          std::make_unique<VictimFlow>(*network_, network_->host(WorkerHosts(options)), victim_dice_, *options.victim);
     }
   }
 
   absl::StatusOr<IncastResult> Run() {
-    executor_.Post([this] {
-      fan_out_.SetWorkers(addresses_);
-      workers_set_ = fan_out_.SetOf(addresses_);
-      fan_out_.Connect(kConnectTime, [this](const std::vector<size_t>& unconnected) {
-        unconnected_ = unconnected.size();
-        if (unconnected_ > 0) return ns3::Simulator::Stop();
-        Begin();
+    size_t connecting = aggregators_.size();
+    size_t unconnected = 0;
+    for (const auto& aggregator : aggregators_) {
+      aggregator->Connect([this, &connecting, &unconnected](size_t failed) {
+        unconnected += failed;
+        if (--connecting > 0) return;
+        if (unconnected > 0) return ns3::Simulator::Stop();
+        for (const auto& each : aggregators_) each->Begin();
       });
-    });
+    }
     Ns3After(absl::ToChronoNanoseconds(options_.longest), [] { ns3::Simulator::Stop(); });
     CheckRunTime();
     ns3::Simulator::Run();
-    if (unconnected_ > 0) {
+    if (unconnected > 0) {
       CloseDown();
-      return absl::UnavailableError(
-          absl::StrCat(unconnected_, " of ", options_.workers, " workers could not be connected to"));
+      return absl::UnavailableError(absl::StrCat(unconnected, " of ", options_.workers * options_.aggregators,
+                                                 " connections to workers could not be made"));
     }
     IncastResult result = Result();
     CloseDown();
-    if (oracle_ != nullptr) result.breaches = oracle_->TakeBreaches();
+    for (const auto& aggregator : aggregators_) {
+      for (std::string& breach : aggregator->TakeBreaches()) result.breaches.push_back(std::move(breach));
+    }
     result.events = ns3::Simulator::GetEventCount();
     result.run_seconds = RunSeconds();
     return result;
   }
 
  private:
-  struct Query {
-    size_t number = 0;
-    TimePoint arrived;
-    size_t open_runs = 0;
-  };
-  // The events of one fan-out of Sluice: a whole query, or one call of it if there is a static cap.
-  class Sink final : public FanOutRun::Sink {
-   public:
-    Sink(IncastRun& owner, std::shared_ptr<Query> query) : owner_(owner), query_(std::move(query)) {}
-    void SetRun(const std::shared_ptr<FanOutRun>& run) { run_ = run; }
-    void Accept(size_t attempt, std::vector<WireMessage> messages) override {
-      const auto run = run_.lock();
-      for (const WireMessage& message : messages) {
-        owner_.received_bytes_ += static_cast<int64_t>(message.bytes.size());
-        run->Accepted(attempt, absl::OkStatus(), message.bytes.size());
-      }
-    }
-    void OnEnd(FanOutRun& run) override { owner_.OnRunEnd(query_, run); }
-
-   private:
-    IncastRun& owner_;
-    const std::shared_ptr<Query> query_;
-    std::weak_ptr<FanOutRun> run_;
-  };
-
   double RunSeconds() const { return static_cast<double>(std::clock() - started_) / CLOCKS_PER_SEC; }
 
   void CheckRunTime() {
@@ -182,199 +124,137 @@ class IncastRun {
     Ns3After(std::chrono::milliseconds(1), [this] { CheckRunTime(); });
   }
 
-  void Begin() {
-    if (options_.load > 0) return Arrive();
-    for (size_t i = 0; i < options_.concurrency; ++i) StartQuery();
-  }
-
-  // Starts queries at Poisson arrivals, whether or not earlier queries have ended.
-  void Arrive() {
-    // Start some more queries than count, so that the last counted ones also run under load. The number is limited,
-    // because with more load than the network carries they would never end.
-    if (over_ || started_queries_ == options_.warm_up + options_.fan_outs + options_.fan_outs / 5) return;
-    if (started_queries_ == options_.warm_up) BeginToCount();
-    StartQuery();
-    const LinkProfile& profile = loop_.schedule().options().profile;
-    const double wire_bytes = static_cast<double>(options_.workers) *
-                              static_cast<double>(WireBytes(profile, std::llround(options_.sizes->mean())));
-    const double mean_pause = wire_bytes / (options_.load * profile.capacity_bytes_per_second);
-    const double pause = -std::log1p(-load_dice_.Fraction()) * mean_pause;
-    Ns3After(std::chrono::nanoseconds(std::llround(pause * 1e9)), [this] { Arrive(); });
-  }
-
   void BeginToCount() {
     counting_ = true;
     count_from_ = Ns3Now();
-    received_bytes_ = 0;
-    turns_before_ = executor_.turns();
-    busy_before_ = executor_.busy_time();
+    for (const auto& aggregator : aggregators_) aggregator->BeginToCount();
     network_->ResetCounts();
     if (victim_ != nullptr) victim_->Start();
+    if (options_.peers) SampleCredit();
   }
 
-  void StartQuery() {
-    if (over_) return;
-    auto query = std::make_shared<Query>();
-    query->number = started_queries_++;
-    query->arrived = Ns3Now();
-    open_.insert(query);
-    std::vector<FanOutRun::Ask> asks;
-    for (size_t worker = 0; worker < options_.workers; ++worker) {
-      const auto bytes = static_cast<size_t>(std::max(1.0, options_.sizes->Draw(load_dice_)));
-      FanOutRun::Ask ask{.request = std::make_shared<const std::string>(FrameMessage(RequestFor({0, bytes, 1}))),
-                         .workers = {worker},
-                         .primary = worker};
-      if (options_.announced_share > 0) {
-        ask.response_bytes = std::llround(static_cast<double>(bytes) * options_.announced_share);
-      }
-      asks.push_back(std::move(ask));
+  void SampleCredit() {
+    ++samples_;
+    for (size_t i = 0; i < aggregators_.size(); ++i) {
+      granted_bytes_ += static_cast<double>(aggregators_[i]->schedule().State().in_flight_bytes);
+      stranded_bytes_ += network_->uplink(i).GetNBytes();
     }
-    if (options_.static_cap == 0) {
-      query->open_runs = 1;
-      return StartRun(query, std::move(asks));
-    }
-    query->open_runs = asks.size();
-    for (FanOutRun::Ask& ask : asks) waiting_.emplace_back(query, std::move(ask));
-    FillCap();
+    Ns3After(absl::ToChronoNanoseconds(options_.network.rtt), [this] { SampleCredit(); });
   }
 
-  void FillCap() {
-    while (!over_ && calls_out_ < options_.static_cap && !waiting_.empty()) {
-      ++calls_out_;
-      auto [query, ask] = std::move(waiting_.front());
-      waiting_.pop_front();
-      std::vector<FanOutRun::Ask> asks;
-      asks.push_back(std::move(ask));
-      StartRun(query, std::move(asks));
-    }
+  // The first aggregator decides when the counts begin and end.
+  void OnArrival(size_t aggregator, size_t number) override {
+    if (options_.load > 0 && aggregator == 0 && number == options_.warm_up) BeginToCount();
   }
 
-  void StartRun(const std::shared_ptr<Query>& query, std::vector<FanOutRun::Ask> asks) {
-    const auto sink = std::make_shared<Sink>(*this, query);
-    const auto run = FanOutRun::Make(fan_out_,
-                                     {.path = "/simulated.Answers/Get",
-                                      .workers = workers_set_,
-                                      .asks = std::move(asks),
-                                      .max_message_bytes = 1 << 30},
-                                     sink);
-    sink->SetRun(run);
-    executor_.Post([run] { run->Begin(); });
-  }
-
-  void OnRunEnd(const std::shared_ptr<Query>& query, const FanOutRun& run) {
-    if (!over_) failed_calls_ += run.logic().result().failures.size();
-    if (options_.static_cap > 0) {
-      --calls_out_;
-      // Post it, so that it does not run within the events of the run.
-      executor_.Post([this] { FillCap(); });
-    }
-    if (--query->open_runs > 0) return;
-    open_.erase(query);
-    if (over_) return;
+  void OnEnd(const FanOutTime& time) override {
+    const bool first = time.aggregator == 0;
     const bool open_loop = options_.load > 0;
-    if (!open_loop) executor_.Post([this] { StartQuery(); });
-    if (counting_ && (!open_loop || Counts(*query))) times_.push_back(Seconds(Ns3Now() - query->arrived).count());
-    if (!open_loop && ++ended_queries_ == options_.warm_up) BeginToCount();
-    if (counting_ && times_.size() == options_.fan_outs) ns3::Simulator::Stop();
-  }
-
-  bool Counts(const Query& query) const {
-    return query.number >= options_.warm_up && query.number < options_.warm_up + options_.fan_outs;
+    if (counting_ && (!open_loop || aggregators_[0]->Counts(time.number))) {
+      times_.push_back(time);
+      if (first) ++first_times_;
+    }
+    if (!open_loop && first && ++ended_ == options_.warm_up) BeginToCount();
+    if (counting_ && first_times_ == options_.fan_outs) ns3::Simulator::Stop();
   }
 
   IncastResult Result() {
-    const TimePoint now = Ns3Now();
     IncastResult result;
     result.fan_outs = times_.size();
-    result.fan_out_seconds = times_;
-    for (const auto& query : open_) {
-      if (!counting_ || (options_.load > 0 && !Counts(*query))) continue;
-      // In a closed loop, queries that the end of a complete run cuts off are not late.
-      if (options_.load == 0 && times_.size() == options_.fan_outs) continue;
-      ++result.unfinished;
-      result.fan_out_seconds.push_back(Seconds(now - query->arrived).count());
+    result.times = times_;
+    const bool complete = first_times_ == options_.fan_outs;
+    for (const auto& aggregator : aggregators_) {
+      result.failed_calls += aggregator->failed_calls();
+      result.budget_changes += aggregator->budget_changes();
+      for (const FanOutTime& time : aggregator->Open()) {
+        // Fan-outs that the end of a complete run cuts off are not late.
+        const bool cut_off = complete && (options_.load == 0 || time.aggregator > 0);
+        if (!counting_ || cut_off || (options_.load > 0 && !aggregator->Counts(time.number))) continue;
+        ++result.unfinished;
+        result.times.push_back(time);
+      }
     }
-    result.failed_calls = failed_calls_;
+    for (const FanOutTime& time : result.times) result.fan_out_seconds.push_back(time.seconds);
     if (!counting_) return result;
-    result.seconds = Seconds(now - count_from_).count();
-    result.goodput_bps = 8 * static_cast<double>(received_bytes_) / result.seconds;
-    result.bottleneck = network_->bottleneck().counts();
-    result.link_busy_share =
-        8 * static_cast<double>(result.bottleneck.sent_bytes) / (result.seconds * network_->options().bits_per_second);
+    AddCounts(result);
+    return result;
+  }
+
+  void AddCounts(IncastResult& result) {
+    const auto aggregators = static_cast<double>(aggregators_.size());
+    result.seconds = Seconds(Ns3Now() - count_from_).count();
+    double received_bytes = 0;
+    for (size_t i = 0; i < aggregators_.size(); ++i) {
+      received_bytes += static_cast<double>(aggregators_[i]->received_bytes());
+      const PortQueue::Counts& port = network_->bottleneck(i).counts();
+      result.bottleneck.packets += port.packets;
+      result.bottleneck.dropped_packets += port.dropped_packets;
+      result.bottleneck.dropped_bytes += port.dropped_bytes;
+      result.bottleneck.marked_packets += port.marked_packets;
+      result.bottleneck.sent_bytes += port.sent_bytes;
+      result.bottleneck.most_bytes = std::max(result.bottleneck.most_bytes, port.most_bytes);
+      result.bottleneck.most_packets = std::max(result.bottleneck.most_packets, port.most_packets);
+    }
+    const Aggregator& first = *aggregators_[0];
+    result.goodput_bps = 8 * received_bytes / (result.seconds * aggregators);
+    result.first_goodput_bps = 8 * static_cast<double>(first.received_bytes()) / result.seconds;
+    result.link_busy_share = 8 * static_cast<double>(result.bottleneck.sent_bytes) /
+                             (result.seconds * aggregators * network_->options().bits_per_second);
     result.other_drops = network_->OtherDrops();
     result.retransmission_timeouts = network_->tcp_counts().retransmission_timeouts;
-    result.budget_bytes = loop_.schedule().State().budget_bytes;
-    result.budget_changes = budget_changes_;
-    result.turns = executor_.turns() - turns_before_;
-    result.link_thread_busy_share = Seconds(executor_.busy_time() - busy_before_).count() / result.seconds;
+    result.budget_bytes = first.schedule().State().budget_bytes;
+    result.turns = first.turns();
+    result.link_thread_busy_share = Seconds(first.busy_time()).count() / result.seconds;
+    if (samples_ > 0) {
+      result.granted_bytes = granted_bytes_ / (samples_ * aggregators);
+      result.stranded_bytes = stranded_bytes_ / (samples_ * aggregators);
+    }
     if (victim_ != nullptr) result.victim_seconds = victim_->Times();
-    return result;
   }
 
   // Ends all calls, so that all objects can be destroyed.
   void CloseDown() {
-    over_ = true;
-    waiting_.clear();
     if (victim_ != nullptr) victim_->Stop();
-    bool idle = false;
-    executor_.Post([this, &idle] {
-      fan_out_.Close(absl::CancelledError("the simulation is over"), [&idle] {
-        idle = true;
-        ns3::Simulator::Stop();
+    size_t closing = aggregators_.size();
+    for (const auto& aggregator : aggregators_) aggregator->Stop();
+    for (const auto& aggregator : aggregators_) {
+      aggregator->Close([&closing] {
+        if (--closing == 0) ns3::Simulator::Stop();
       });
-    });
-    while (!idle) ns3::Simulator::Run();
+    }
+    while (closing > 0) ns3::Simulator::Run();
   }
 
   const IncastOptions options_;
   const std::clock_t started_ = std::clock();
   // With separate sources, the load of a seed does not depend on the schedule.
   Dice dice_;
-  Dice load_dice_;
   Dice victim_dice_;
   std::unique_ptr<Network> network_;
   TcpWires wires_;
   std::vector<std::unique_ptr<Ns3Worker>> workers_;
   std::unique_ptr<VictimFlow> victim_;
-  std::unique_ptr<WireOracle> oracle_;
-  Ns3Executor executor_;
-  InlineCallbacks callbacks_;
-  std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  LinkMetrics metrics_{*registry_};
-  LinkLoop loop_;
-  FanOutState fan_out_;
-  int64_t budget_changes_ = 0;
-  LinkMonitor monitor_;
-  FanOutState::Addresses addresses_;
-  std::shared_ptr<const WorkerSet> workers_set_;
+  std::vector<std::unique_ptr<Aggregator>> aggregators_;
 
-  size_t unconnected_ = 0;
-  bool over_ = false;
   bool counting_ = false;
   TimePoint count_from_;
-  int64_t turns_before_ = 0;
-  std::chrono::nanoseconds busy_before_{0};
-  size_t started_queries_ = 0;
-  size_t ended_queries_ = 0;
-  size_t failed_calls_ = 0;
-  int64_t received_bytes_ = 0;
-  std::set<std::shared_ptr<Query>> open_;
-  std::vector<double> times_;
-  size_t calls_out_ = 0;  // only with a static cap
-  std::deque<std::pair<std::shared_ptr<Query>, FanOutRun::Ask>> waiting_;
+  size_t ended_ = 0;  // fan-outs of the first aggregator
+  std::vector<FanOutTime> times_;
+  size_t first_times_ = 0;  // those of the first aggregator
+  double samples_ = 0;
+  double granted_bytes_ = 0;  // sums of the samples of all aggregators
+  double stranded_bytes_ = 0;
 };
 
+double IdleSeconds(const IncastOptions& options, int64_t bytes) {
+  const LinkProfile profile = ScheduleOf(options).profile;
+  const int64_t wire = WireBytes(profile, bytes);
+  return absl::ToDoubleSeconds(profile.propagation_rtt) +
+         static_cast<double>(wire + std::min<int64_t>(wire, profile.frame_bytes)) / profile.capacity_bytes_per_second;
+}
+
 absl::StatusOr<IncastResult> RunIncast(const IncastOptions& options) {
-  if (options.workers == 0 || options.fan_outs == 0) {
-    return absl::InvalidArgumentError("workers and fan_outs must be at least 1");
-  }
-  if (!options.sizes.has_value() || !options.think.has_value()) {
-    return absl::InvalidArgumentError("sizes and think must be given");
-  }
-  if (options.static_cap > 0 && options.policy != SchedulePolicy::kUnscheduled) {
-    return absl::InvalidArgumentError("static_cap is for the policy unscheduled");
-  }
-  if (absl::Status valid = ScheduleOf(options).Validate(); !valid.ok()) return valid;
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   auto network = Network::Create(NetworkOf(options));
   if (!network.ok()) return network.status();
   absl::StatusOr<IncastResult> result;

@@ -1,7 +1,10 @@
 // incast_sim: one point of the simulation on ns-3. Prints a line with the names of the columns, and a line of CSV.
 #include <algorithm>
 #include <iostream>
+#include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -20,6 +23,7 @@ struct Flags {
   std::string access_rate;
   std::string rtt = "100us";
   std::string buffer = "32kb";
+  std::string told_buffer;
   std::string budget;
   std::string ecn_threshold;
   std::string rto_min = "200ms";
@@ -36,6 +40,8 @@ struct Flags {
   std::string thread_write = "0s";
   std::string longest = "100s";
   std::string longest_run = "1h";
+  std::string neighbour_pause = "0s";
+  bool deciles = false;
   std::string victim_size;
   std::string victim_pause = "1ms";
   IncastOptions options;
@@ -77,6 +83,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   schedule->add_option("--policy", flags.policy, "unscheduled, batches, rolling or grants");
   schedule->add_option("--static_cap", options.static_cap,
                        "With unscheduled: calls in flight at most, of all fan-outs; 0: no cap");
+  schedule->add_option("--shortest_first", options.shortest_first, "Serve the shortest fan-out first; 0: the oldest");
+  schedule->add_option("--told_buffer", flags.told_buffer,
+                       "Buffer that the schedule is configured with; default: --buffer");
   schedule->add_option("--budget", flags.budget, "Bytes in flight, always; default: the buffer, and less after losses");
   schedule->add_option("--announced", options.announced_share,
                        "What the schedule is told of an answer's size, in parts of the truth; 0: nothing");
@@ -90,20 +99,34 @@ void AddFlags(CLI::App& app, Flags& flags) {
   schedule->add_option("--thread_write", flags.thread_write, "Its time for each write");
   auto* service = app.add_option_group("Service");
   service->add_option("--workers", options.workers, "N; every fan-out asks all of them");
+  service->add_option("--asked", options.asked, "Workers that a fan-out asks, drawn at random; 0: all");
+  service->add_option("--aggregators", options.aggregators,
+                      "Each has its own link, port and load; they share the workers");
+  service->add_flag("--peers", options.peers, "Worker i runs on the host of aggregator i, which asks only the others");
   service->add_option("--hosts", options.hosts, "Hosts that the workers share; 0: one each");
-  service->add_option("--sizes", flags.sizes,
-                      "Of an answer: fixed:32kb, uniform:1kb-9kb, log:2kb-1mb, exp:10kb, web-search, cache-follower");
+  service->add_option(
+      "--sizes", flags.sizes,
+      "Of an answer: fixed:32kb, uniform:1kb-9kb, log:2kb-1mb, exp:10kb, web-search, cache-follower, homa-w3, "
+      "homa-w4");
   service->add_option("--think", flags.think,
                       "Of a worker: 0, fixed:10ms, uniform:0ms-2ms, exp:2ms, tail:2ms,0.05,200ms");
   service->add_option("--jitter", flags.jitter, "Each write of a worker is late by at most so much");
   auto* load = app.add_option_group("Load");
   load->add_option("--load", options.load,
                    "Open loop: Poisson arrivals that offer so much of the link; 0: closed loop");
-  load->add_option("--concurrency", options.concurrency, "Closed loop: fan-outs under way");
-  load->add_option("--warm_up", options.warm_up, "Fan-outs that do not count")->check(CLI::PositiveNumber);
+  load->add_option("--burst", options.burst, "Open loop: fan-outs that arrive together");
+  load->add_option("--concurrency", options.concurrency, "Closed loop: fan-outs under way, of each aggregator");
+  load->add_option("--neighbour_pause", flags.neighbour_pause,
+                   "Closed loop: mean pause of the other aggregators between two fan-outs");
+  load->add_option("--warm_up", options.warm_up, "Fan-outs of the first aggregator that do not count")
+      ->check(CLI::PositiveNumber);
   load->add_option("--fan_outs", options.fan_outs, "Fan-outs that count");
   load->add_option("--victim_size", flags.victim_size, "Of a message of somebody else's, through the same port");
   load->add_option("--victim_pause", flags.victim_pause, "Mean pause between two of these");
+  load->add_flag(
+      "--deciles", flags.deciles,
+      "Report the slowdown, by deciles of the size of fan-outs: the time as a multiple of that of one response "
+      "of this size in the idle network");
   load->add_option("--seed", options.seed, "All that is random follows from it");
   load->add_option("--longest", flags.longest, "Simulated time after which the run is cut off");
   load->add_option("--longest_run", flags.longest_run, "Processor time after which it is");
@@ -134,6 +157,7 @@ absl::Status Configure(Flags& flags) {
   int64_t receive_buffer = 0;
   status.Update(ParseField("receive_buffer", flags.receive_buffer, ParseByteSize, receive_buffer));
   network.tcp.receive_buffer_bytes = static_cast<uint32_t>(receive_buffer);
+  status.Update(ParseField("told_buffer", flags.told_buffer, ParseByteSize, options.told_buffer_bytes));
   status.Update(ParseField("budget", flags.budget, ParseByteSize, options.budget_bytes));
   status.Update(ParseField("sizes", flags.sizes, Distribution::ParseSizes, options.sizes));
   status.Update(ParseField("think", flags.think, Distribution::ParseTimes, options.think));
@@ -148,6 +172,7 @@ absl::Status Configure(Flags& flags) {
   status.Update(ParseNanoseconds("thread_write", flags.thread_write, options.link_thread.write));
   status.Update(ParseField("longest", flags.longest, ParseDuration, options.longest));
   status.Update(ParseField("longest_run", flags.longest_run, ParseDuration, options.longest_run));
+  status.Update(ParseNanoseconds("neighbour_pause", flags.neighbour_pause, options.neighbour_pause));
   if (!flags.victim_size.empty()) {
     options.victim.emplace();
     status.Update(ParseField("victim_size", flags.victim_size, ParseByteSize, options.victim->message_bytes));
@@ -159,6 +184,50 @@ absl::Status Configure(Flags& flags) {
 // Returns the share of payload on an idle link: only full packets.
 double PayloadShare(const TcpOptions& tcp) {
   return static_cast<double>(tcp.SegmentBytes()) / static_cast<double>(tcp.mtu_bytes + 2);
+}
+
+using Columns = std::vector<std::pair<std::string, double>>;
+
+// Returns the largest size and the slowdown of each tenth of the fan-outs, by size. Fan-outs of equal size are
+// shuffled: in the order of their arrival, a tenth would be an interval of time.
+Columns DecilesOf(const IncastOptions& options, const IncastResult& result) {
+  constexpr size_t kDeciles = 10;
+  std::vector<FanOutTime> times = result.times;
+  std::shuffle(times.begin(), times.end(), std::mt19937_64(options.seed));
+  std::stable_sort(times.begin(), times.end(),
+                   [](const FanOutTime& left, const FanOutTime& right) { return left.bytes < right.bytes; });
+  Columns columns;
+  for (size_t decile = 0; decile < kDeciles; ++decile) {
+    const size_t end = (decile + 1) * times.size() / kDeciles;
+    std::vector<double> slowdowns;
+    for (size_t i = decile * times.size() / kDeciles; i < end; ++i) {
+      slowdowns.push_back(times[i].seconds / IdleSeconds(options, times[i].bytes));
+    }
+    if (slowdowns.empty()) continue;
+    columns.emplace_back(absl::StrCat("bytes_d", decile + 1), times[end - 1].bytes);
+    columns.emplace_back(absl::StrCat("slowdown_p50_d", decile + 1), Percentile(slowdowns, 0.5));
+    columns.emplace_back(absl::StrCat("slowdown_p99_d", decile + 1), Percentile(slowdowns, 0.99));
+  }
+  return columns;
+}
+
+// Returns the goodput and the p99 of the first aggregator, and the means of the others.
+Columns NeighboursOf(const IncastOptions& options, const IncastResult& result) {
+  std::vector<double> first;
+  std::vector<double> others;
+  for (const FanOutTime& time : result.times) (time.aggregator == 0 ? first : others).push_back(time.seconds);
+  const auto aggregators = static_cast<double>(options.aggregators);
+  Columns columns = {
+      {"first_mbps", result.first_goodput_bps / 1e6},
+      {"others_mbps", (result.goodput_bps * aggregators - result.first_goodput_bps) / (aggregators - 1) / 1e6},
+      {"first_p50_ms", 1e3 * Percentile(first, 0.5)},
+      {"first_p99_ms", 1e3 * Percentile(first, 0.99)},
+      {"others_p99_ms", 1e3 * Percentile(others, 0.99)}};
+  if (options.peers) {
+    columns.emplace_back("granted_bytes", result.granted_bytes);
+    columns.emplace_back("stranded_bytes", result.stranded_bytes);
+  }
+  return columns;
 }
 
 absl::Status RunAndPrint(const Flags& flags) {
@@ -195,6 +264,12 @@ absl::Status RunAndPrint(const Flags& flags) {
   add("turns", result->turns);
   add("budget_bytes", result->budget_bytes);
   add("budget_changes", result->budget_changes);
+  if (flags.deciles) {
+    for (const auto& [name, value] : DecilesOf(flags.options, *result)) add(name.c_str(), value);
+  }
+  if (flags.options.aggregators > 1) {
+    for (const auto& [name, value] : NeighboursOf(flags.options, *result)) add(name.c_str(), value);
+  }
   add("events", result->events);
   add("run_seconds", result->run_seconds);
   std::cout << names << '\n' << values << '\n';

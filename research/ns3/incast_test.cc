@@ -9,6 +9,7 @@ namespace sluice {
 namespace {
 
 using testing::Distribution;
+using testing::IdleSeconds;
 using testing::IncastOptions;
 using testing::IncastResult;
 using testing::RunIncast;
@@ -203,6 +204,95 @@ TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
   EXPECT_GT(Percentile(Play(options).victim_seconds, 1), 0.1) << "a victim of the collapse waits for timeouts, too";
 }
 
+// Returns a percentile of the slowdown of the smaller or the larger half of all messages.
+double SlowdownOfHalf(const IncastOptions& options, const IncastResult& result, bool smaller, double p) {
+  std::vector<double> sizes;
+  for (const auto& time : result.times) sizes.push_back(static_cast<double>(time.bytes));
+  const double median = Percentile(sizes, 0.5);
+  std::vector<double> slowdowns;
+  for (const auto& time : result.times) {
+    if ((static_cast<double>(time.bytes) <= median) != smaller) continue;
+    slowdowns.push_back(time.seconds / IdleSeconds(options, time.bytes));
+  }
+  return Percentile(slowdowns, p);
+}
+
+// Messages of Homa's W4, each from one worker at random.
+TEST(IncastTest, ShortMessagesPassLongOnes) {
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
+  options.sizes = *Distribution::ParseSizes("homa-w4");
+  options.asked = 1;
+  options.load = 0.8;
+  options.fan_outs = 200;
+  const IncastResult shortest = Play(options);
+  ExpectLossless(options, shortest);
+  options.shortest_first = false;
+  const IncastResult oldest = Play(options);
+  ExpectLossless(options, oldest);
+  EXPECT_LT(5 * SlowdownOfHalf(options, shortest, true, 0.99), SlowdownOfHalf(options, oldest, true, 0.99));
+  EXPECT_LT(SlowdownOfHalf(options, shortest, false, 0.99), 1.5 * SlowdownOfHalf(options, oldest, false, 0.99));
+}
+
+// In the idle network a message takes the time that its slowdown is based on.
+TEST(IncastTest, AMessageAloneHasASlowdownOfOne) {
+  IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
+  options.workers = 2;
+  options.asked = 1;
+  options.sizes = *Distribution::ParseSizes("fixed:10kb");
+  options.load = 0.001;
+  const IncastResult result = Play(options);
+  EXPECT_NEAR(SlowdownOfHalf(options, result, true, 0.5), 1, 0.05);
+}
+
+TEST(IncastTest, GrantsLoseNothingIfFanOutsArriveTogether) {
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
+  options.load = 0.5;
+  options.burst = 4;
+  options.warm_up = 4;
+  options.fan_outs = 12;
+  ExpectLossless(options, Play(options));
+}
+
+// The ports of four aggregators share 128 KB. One alone may hold 64 KB, and four 26 KB each.
+TEST(IncastTest, NeighboursThatShareMemoryNeedRoomForEachOther) {
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
+  options.network.buffer_bytes = 128 * 1024;
+  options.network.shared_alpha = 1;
+  options.budget_bytes = 64 * 1024;
+  options.fan_outs = 3;
+  ExpectLossless(options, Play(options));
+  options.aggregators = 4;
+  EXPECT_GT(Play(options).bottleneck.dropped_packets, 0);
+  options.budget_bytes = 26 * 1024;
+  options.neighbour_pause = std::chrono::milliseconds(10);
+  const IncastResult enough = Play(options);
+  EXPECT_EQ(enough.bottleneck.dropped_packets, 0);
+  EXPECT_EQ(enough.retransmission_timeouts, 0);
+  EXPECT_THAT(enough.breaches, ::testing::IsEmpty());
+  EXPECT_GT(enough.fan_outs, options.fan_outs) << "the neighbours have fan-outs, too";
+  EXPECT_GT(enough.first_goodput_bps, 1.2 * enough.goodput_bps) << "the neighbours pause";
+}
+
+// Eight hosts, each an aggregator and a worker. Granted bytes wait where several grants meet at the uplink of a sender.
+TEST(IncastTest, GrantsLoseNothingBetweenHostsThatAreAggregatorAndWorker) {
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
+  options.workers = 8;
+  options.aggregators = 8;
+  options.peers = true;
+  options.asked = 3;
+  options.concurrency = 2;
+  options.fan_outs = 5;
+  const IncastResult result = Play(options);
+  EXPECT_GT(result.fan_outs, 5 * options.fan_outs);
+  EXPECT_EQ(result.failed_calls, 0u);
+  EXPECT_EQ(result.bottleneck.dropped_packets, 0);
+  EXPECT_EQ(result.retransmission_timeouts, 0);
+  EXPECT_THAT(result.breaches, ::testing::IsEmpty());
+  EXPECT_GT(result.stranded_bytes, 0);
+  EXPECT_LT(result.stranded_bytes, result.granted_bytes);
+  EXPECT_GT(result.link_busy_share, 0.5);
+}
+
 TEST(IncastTest, WritesOfLateHostsStayInTheirOrder) {
   IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.network.bits_per_second = 1e10;
@@ -239,6 +329,12 @@ TEST(IncastTest, RefusesWhatMakesNoSense) {
   options = SmallPort(SchedulePolicy::kGrants);
   options.static_cap = 4;
   EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("static_cap"));
+  options = SmallPort(SchedulePolicy::kGrants);
+  options.asked = 33;
+  EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("asked: 33 must be at most 32"));
+  options = SmallPort(SchedulePolicy::kGrants);
+  options.peers = true;
+  EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("must be equal and at least 2"));
   options = SmallPort(SchedulePolicy::kGrants);
   options.network.fat_tree_arity = 4;
   EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("an arity of 4 has 16 hosts, and 33"));

@@ -28,6 +28,9 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const Options& options)
     return absl::InvalidArgumentError(absl::StrCat("fat_tree: an arity of ", arity, " has ", arity * arity * arity / 4,
                                                    " hosts, and ", options.hosts + 1, " are needed"));
   }
+  if (arity > 0 && options.aggregators != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("aggregators: a fat tree has 1, and not ", options.aggregators));
+  }
   if (options.buffer_bytes > 0 && options.buffer_packets > 0) {
     return absl::InvalidArgumentError("buffer: give bytes or packets");
   }
@@ -54,7 +57,7 @@ Network::Network(const Options& options) : options_(options), tcp_dice_(options.
 
 void Network::BuildStar() {
   PacketSwitch& access = NewSwitch();
-  AttachAggregator(access);
+  for (size_t i = 0; i < options_.aggregators; ++i) AttachAggregator(access);
   for (size_t i = 0; i < options_.hosts; ++i) {
     hosts_.push_back(NewHost(ns3::Ipv4Address(kFirstHost + static_cast<uint32_t>(i))));
     access.Route(hosts_.back().address, AttachHost(access, hosts_.back()));
@@ -92,7 +95,7 @@ void Network::BuildFatTree() {
         PacketSwitch::Port port;
         if (!aggregator_attached) {
           port = AttachAggregator(edge);
-          for (const Host& stack : aggregator_stacks_) addresses.push_back(stack.address);
+          for (const Host& stack : aggregators_[0].stacks) addresses.push_back(stack.address);
           aggregator_attached = true;
         } else if (hosts_.size() < options_.hosts) {
           hosts_.push_back(NewHost(ns3::Ipv4Address(kFirstHost + static_cast<uint32_t>(hosts_.size()))));
@@ -160,24 +163,33 @@ PacketSwitch::Port Network::AttachHost(PacketSwitch& access, const Host& host) {
 }
 
 PacketSwitch::Port Network::AttachAggregator(PacketSwitch& access) {
-  aggregator_ = std::make_unique<PacketSwitch>();
+  Aggregator aggregator{.inside = std::make_unique<PacketSwitch>()};
+  PacketSwitch& inside = *aggregator.inside;
   const Link link =
-      Connect(access.node(), SwitchQueue(access), aggregator_->node(), {}, options_.bits_per_second, link_delay_);
+      Connect(access.node(), SwitchQueue(access), inside.node(), {}, options_.bits_per_second, link_delay_);
   access.Attach(link.ports[0]);
-  bottleneck_ = link.queues[0];
-  aggregator_->Attach(link.ports[1]);
-  aggregator_->AddUplink(link.ports[1]);
+  aggregator.bottleneck = link.queues[0];
+  aggregator.uplink = link.queues[1];
+  inside.Attach(link.ports[1]);
+  inside.AddUplink(link.ports[1]);
   const size_t stacks = std::max<size_t>(1, (options_.aggregator_connections - 1) / kConnectionsPerStack + 1);
   for (size_t i = 0; i < stacks; ++i) {
-    aggregator_stacks_.push_back(NewHost(ns3::Ipv4Address(kFirstStack + static_cast<uint32_t>(i))));
-    const Host& stack = aggregator_stacks_.back();
-    const Link inside = Connect(aggregator_->node(), {}, stack.node, {}, kEndlessBitsPerSecond, absl::ZeroDuration());
-    aggregator_->Attach(inside.ports[0]);
-    aggregator_->Route(stack.address, inside.ports[0]);
+    const size_t number = aggregators_.size() * stacks + i;
+    aggregator.stacks.push_back(NewHost(ns3::Ipv4Address(kFirstStack + static_cast<uint32_t>(number))));
+    const Host& stack = aggregator.stacks.back();
+    const Link branch = Connect(inside.node(), {}, stack.node, {}, kEndlessBitsPerSecond, absl::ZeroDuration());
+    inside.Attach(branch.ports[0]);
+    inside.Route(stack.address, branch.ports[0]);
     access.Route(stack.address, link.ports[0]);
     GiveAddress(stack);
   }
+  aggregators_.push_back(std::move(aggregator));
   return link.ports[0];
+}
+
+const Host& Network::NextAggregatorStack(size_t aggregator) {
+  Aggregator& owner = aggregators_[aggregator];
+  return owner.stacks[owner.next_stack++ % owner.stacks.size()];
 }
 
 Host Network::NewHost(ns3::Ipv4Address address) {
@@ -224,7 +236,7 @@ int64_t Network::OtherDrops() const {
 
 void Network::ResetCounts() {
   tcp_counts_ = {};
-  bottleneck_->ResetCounts();
+  for (const Aggregator& aggregator : aggregators_) aggregator.bottleneck->ResetCounts();
   for (const auto& queue : switch_queues_) queue->ResetCounts();
 }
 

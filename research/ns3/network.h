@@ -22,10 +22,10 @@ struct Host {
   ns3::Ipv4Address address;
 };
 
-// Hosts, switches and the links between them. The first link is the aggregator's, and the switch port that feeds it is
-// the bottleneck. A star has one switch. A fat tree of arity k (Al-Fares, Loukissas and Vahdat, 2008) has three layers
-// of switches with k ports each, and k³ / 4 hosts. One for each simulation. It sets the time resolution of ns-3 to
-// picoseconds.
+// Hosts, switches and the links between them. The first links are those of the aggregators, and the switch ports that
+// feed them are the bottlenecks. A star has one switch. A fat tree of arity k (Al-Fares, Loukissas and Vahdat, 2008)
+// has three layers of switches with k ports each, and k³ / 4 hosts. One for each simulation. It sets the time
+// resolution of ns-3 to picoseconds.
 class Network {
  public:
   struct Options {
@@ -36,21 +36,26 @@ class Network {
     int64_t buffer_packets = 0;
     double shared_alpha = 0;            // above 0: `buffer_bytes` is the memory that all ports of a switch share
     int64_t mark_above_bytes = 0;       // ECN; 0: no marks
-    size_t hosts = 1;                   // in addition to the aggregator
+    size_t aggregators = 1;             // a fat tree has one
+    size_t hosts = 1;                   // in addition to the aggregators
     size_t fat_tree_arity = 0;          // 0: a star
-    size_t aggregator_connections = 1;  // expected number of connections
+    size_t aggregator_connections = 1;  // expected number of connections of each
     TcpOptions tcp;
     uint64_t seed = 1;  // of TCP's random timeouts
   };
   static absl::StatusOr<std::unique_ptr<Network>> Create(const Options& options);
 
   const Host& host(size_t host) const { return hosts_[host]; }
-  // Returns the aggregator's IP stack for its next connection. A stack of ns-3 searches all its connections for each
-  // packet, so the aggregator has several stacks behind its link.
-  const Host& NextAggregatorStack() { return aggregator_stacks_[next_stack_++ % aggregator_stacks_.size()]; }
+  // Returns an aggregator's IP stack for its next connection. A stack of ns-3 searches all its connections for each
+  // packet, so an aggregator has several stacks behind its link.
+  const Host& NextAggregatorStack(size_t aggregator);
+  // Returns the stack on which the host of an aggregator can listen.
+  const Host& aggregator_host(size_t aggregator) const { return aggregators_[aggregator].stacks[0]; }
   ns3::Ptr<HostSocket> NewSocket(const Host& host);
 
-  PortQueue& bottleneck() { return *bottleneck_; }
+  const PortQueue& bottleneck(size_t aggregator) const { return *aggregators_[aggregator].bottleneck; }
+  // The queue of an aggregator's host toward its switch.
+  const PortQueue& uplink(size_t aggregator) const { return *aggregators_[aggregator].uplink; }
   // Returns the packets dropped at all other ports of switches.
   int64_t OtherDrops() const;
   const TcpCounts& tcp_counts() const { return tcp_counts_; }
@@ -58,6 +63,14 @@ class Network {
   const Options& options() const { return options_; }
 
  private:
+  // The host of an aggregator: stacks behind one link.
+  struct Aggregator {
+    std::unique_ptr<PacketSwitch> inside;  // between the link and the stacks
+    std::vector<Host> stacks;
+    size_t next_stack = 0;
+    ns3::Ptr<PortQueue> bottleneck;
+    ns3::Ptr<PortQueue> uplink;
+  };
   // The two ends of a link, and their queues.
   struct Link {
     PacketSwitch::Port ports[2];
@@ -73,6 +86,7 @@ class Network {
   // Connects two switches, and returns the ports of both.
   std::pair<PacketSwitch::Port, PacketSwitch::Port> Join(PacketSwitch& lower, PacketSwitch& upper);
   PacketSwitch::Port AttachHost(PacketSwitch& access, const Host& host);
+  // Adds an aggregator.
   PacketSwitch::Port AttachAggregator(PacketSwitch& access);
   Host NewHost(ns3::Ipv4Address address);
   void GiveAddress(const Host& host);
@@ -83,13 +97,10 @@ class Network {
   Dice tcp_dice_;
   TcpCounts tcp_counts_;
   std::vector<Host> hosts_;
-  std::vector<Host> aggregator_stacks_;
-  size_t next_stack_ = 0;
+  std::vector<Aggregator> aggregators_;
   std::vector<std::unique_ptr<PacketSwitch>> switches_;
   std::vector<std::unique_ptr<SharedBuffer>> shared_buffers_;  // of the switches; empty if each port has its own buffer
-  std::unique_ptr<PacketSwitch> aggregator_;                   // between its link and its stacks
   std::vector<ns3::Ptr<PortQueue>> switch_queues_;
-  ns3::Ptr<PortQueue> bottleneck_;
 };
 
 }  // namespace sluice::testing

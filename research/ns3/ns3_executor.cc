@@ -16,7 +16,7 @@ class Ns3Executor::Socket final : public std::enable_shared_from_this<Socket> {
 
   void Begin(const Listener& worker) {
     if (executor_.oracle_ != nullptr) executor_.oracle_->Opened(id_, worker.index);
-    const Host& stack = executor_.network_.NextAggregatorStack();
+    const Host& stack = executor_.network_.NextAggregatorStack(executor_.aggregator_);
     socket_ = executor_.network_.NewSocket(stack);
     socket_->Bind();
     ns3::Address local;

@@ -21,7 +21,7 @@ namespace sluice::testing {
 // The executor of a link inside ns-3: its clock, its timers and its TCP. One turn of the link's thread handles all
 // events that are ready at one time. By default the thread takes no time. With LinkThread, events that become ready
 // during a turn wait for the next turn, and the bytes that a turn writes are sent when it reaches them. One for each
-// simulation. Not thread-safe.
+// aggregator. Not thread-safe.
 class Ns3Executor final : public Executor {
  public:
   // The costs of the link's thread. By default it takes no time.
@@ -32,9 +32,11 @@ class Ns3Executor final : public Executor {
     std::chrono::nanoseconds timer_step{0};   // timers fire at multiples of it, and late; 0: at any time
     std::chrono::nanoseconds timers_late{0};  // maximum, uniformly distributed
   };
-  // All of these must outlive the executor. `oracle` checks all bytes of the connections, or is null.
-  Ns3Executor(Network& network, TcpWires& wires, Dice& dice, WireOracle* oracle, const LinkThread& thread)
-      : network_(network), wires_(wires), dice_(dice), oracle_(oracle), thread_(thread) {}
+  // All of these must outlive the executor, which runs on the host of this aggregator. `oracle` checks all bytes of the
+  // connections, or is null.
+  Ns3Executor(Network& network, size_t aggregator, TcpWires& wires, Dice& dice, WireOracle* oracle,
+              const LinkThread& thread)
+      : network_(network), aggregator_(aggregator), wires_(wires), dice_(dice), oracle_(oracle), thread_(thread) {}
   ~Ns3Executor() override;
 
   void AddWorker(const std::string& target, const ns3::InetSocketAddress& address);
@@ -64,6 +66,7 @@ class Ns3Executor final : public Executor {
   std::chrono::nanoseconds Spend(std::chrono::nanoseconds cost) { return turn_cost_ += cost; }
 
   Network& network_;
+  const size_t aggregator_;
   TcpWires& wires_;
   Dice& dice_;
   WireOracle* const oracle_;

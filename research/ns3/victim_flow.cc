@@ -35,7 +35,7 @@ struct VictimFlow::Connection {
 
 VictimFlow::VictimFlow(Network& network, const Host& from, Dice& dice, const Options& options)
     : network_(network), dice_(dice), options_(options) {
-  const Host& to = network_.NextAggregatorStack();
+  const Host& to = network_.NextAggregatorStack(0);
   listener_ = network_.NewSocket(to);
   listener_->Bind(ns3::InetSocketAddress(to.address, kPort));
   listener_->Listen();

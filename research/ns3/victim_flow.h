@@ -13,9 +13,9 @@
 
 namespace sluice::testing {
 
-// Other traffic to the aggregator's host through the same port: messages on persistent TCP connections, at the times of
-// a Poisson process. A message that finds all connections busy waits for one, and its time counts from its arrival. At
-// most one for each simulation. Not thread-safe.
+// Other traffic to the host of the first aggregator through the same port: messages on persistent TCP connections, at
+// the times of a Poisson process. A message that finds all connections busy waits for one, and its time counts from its
+// arrival. At most one for each simulation. Not thread-safe.
 class VictimFlow {
  public:
   struct Options {

@@ -31,14 +31,14 @@ void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
       Log(LogLevel::kWarning, "worker at fault",
           {{"worker", change.address}, {"fault", WorkerFaultName(change.fault)}});
     } else {
-      Log(LogLevel::kInfo, "worker recovered",
+      Log(LogLevel::kInfo, "worker shows no sign of its fault any more",
           {{"worker", change.address},
            {"fault", WorkerFaultName(change.fault)},
            {"lasted", absl::Trunc(absl::FromChrono(change.lasted), absl::Milliseconds(1))}});
     }
   }
   if (changes.size() > kMost) {
-    Log(LogLevel::kWarning, "more workers at fault or recovered; workers.json has the worst",
+    Log(LogLevel::kWarning, "more workers at fault, or without a sign of it any more; workers.json has the worst",
         {{"changes", changes.size() - kMost}});
   }
 }

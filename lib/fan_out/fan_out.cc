@@ -158,7 +158,7 @@ FanOut::FanOut(std::shared_ptr<Link> link, Options options)
 
 FanOut::~FanOut() {
   if (state_ == nullptr) return;
-  const absl::Status may_wait = link_->CheckMayWait("~FanOut with calls under way");
+  const absl::Status may_wait = link_->CheckMayWait("~FanOut before its calls and their `done` have ended");
   const auto idle = std::make_shared<std::promise<void>>();
   link_->Post([this, idle](LinkLoop&) {
     discovery_.reset();

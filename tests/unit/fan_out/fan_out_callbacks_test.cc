@@ -113,7 +113,9 @@ TEST_P(FanOutCallbacksDeathTest, EndTheProcessInsteadOfDestroyingTheirFanOutForE
     });
     pending.Await();
   };
-  EXPECT_DEATH(destroy(), "sluice: ~FanOut with calls under way in a callback of its link would wait for ever");
+  EXPECT_DEATH(
+      destroy(),
+      "sluice: ~FanOut before its calls and their `done` have ended in a callback of its link would wait for ever");
 }
 
 TEST_P(FanOutCallbacksDeathTest, EndTheProcessInsteadOfConnectingForEver) {

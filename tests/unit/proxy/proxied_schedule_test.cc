@@ -119,7 +119,7 @@ TEST_F(ProxiedScheduleTest, ManyAnswersAtOnceStayWithinTheBudget) {
     return open == 0;
   }));
   EXPECT_LE(most_bytes, kBudget);
-  EXPECT_GT(most_bytes, 0);
+  EXPECT_GE(link_->State().ended_calls, kCalls) << "all of them were scheduled";
   for (const auto& client : clients) {
     for (const auto* call : client->streams()) EXPECT_EQ(call->data.size(), 20'005U);
   }

@@ -5,6 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+for argument in "$@"; do
+  case $argument in -h | --help) exec examples/demo/proxy --help ;; esac  # without a build
+done
 tests/install-packages.sh build network
 cmake --preset release >/dev/null
 cmake --build --preset release --target sluice-proxy answer_server fan_out_load

@@ -50,7 +50,12 @@ class ReadmeTest(unittest.TestCase):
         """The tests run with everything built, so a missing target would not show."""
         script = (_REPOSITORY / "examples/run-demo.sh").read_text()
         targets = re.search(r"--target \\\n(.*)$", script, re.M)[1].split()
-        self.assertEqual(sorted(targets), sorted(READ_PROGRAMS))
+        self.assertEqual(sorted(targets), sorted([*READ_PROGRAMS, "sluice-diagnose"]))
+
+    def test_the_help_of_the_demos_comes_without_a_build(self):
+        for demo in ("run-demo.sh", "run-proxy-demo.sh"):
+            result = subprocess.run([_REPOSITORY / "examples" / demo, "--help"], capture_output=True, text=True, check=True)
+            self.assertTrue(result.stdout.startswith("usage: "), result.stdout)
 
     def test_files_that_the_documents_link_exist(self):
         documents = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").rglob("*.md")),

@@ -12,6 +12,7 @@
 #include <google/protobuf/message.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -100,7 +101,15 @@ int Run(const Program& program, bool check_only) {
     return 0;
   }
   const absl::Status status = program.run();
-  return status.ok() ? 0 : Fail(program, status.message(), kExitFailure);
+  if (status.ok()) return 0;
+  // A peer may give a code alone, as gRPC servers do for a method that they do not have.
+  const std::string code = absl::StatusCodeToString(status.code());
+  return Fail(program, status.message().empty() ? absl::string_view(code) : status.message(), kExitFailure);
+}
+
+// CLI11's own text has the arguments in reverse.
+std::string UnexpectedArguments(const CLI::App& app) {
+  return absl::StrCat("The following arguments were not expected: ", absl::StrJoin(app.remaining(true), " "));
 }
 
 int ParseAndRun(int argc, const char* const* argv, const Program& program) {
@@ -121,6 +130,8 @@ int ParseAndRun(int argc, const char* const* argv, const Program& program) {
     app.parse(ReversedArguments(argc, argv));
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
+  } catch (const CLI::ExtrasError&) {
+    return Fail(program, absl::StrCat(UnexpectedArguments(app), "\nTry ", program.name, " --help"), kExitUsage);
   } catch (const CLI::Error& error) {
     return Fail(program, absl::StrCat(error.what(), "\nTry ", program.name, " --help"), kExitUsage);
   }

@@ -13,7 +13,7 @@
 // units are not case-sensitive. Every error is InvalidArgument and quotes the text.
 namespace sluice {
 
-// "32000", "32000b", "32k", "32kb" (1024 bytes), "1.5mb", "4gb". At least 0, whole bytes, at most 2^53.
+// "32000", "32000b", "32k", "32kb", "32KiB" (1024 bytes), "1.5mb", "4gb". At least 0, whole bytes, at most 2^53.
 absl::StatusOr<int64_t> ParseByteSize(std::string_view text);
 
 // Bits per second: "100mbit" (1000-based), "1gbit", "10kbit", "1mibit" (1024-based), a plain number. Above 0. Bytes per

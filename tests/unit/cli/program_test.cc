@@ -163,6 +163,17 @@ TEST_F(ProgramTest, AFailureOfTheRunExitsWithOne) {
   EXPECT_EQ(result.err, "sluice-test: the port is in use\n");
 }
 
+TEST_F(ProgramTest, AFailureWithoutATextIsNamedByItsCode) {
+  ran_ = absl::UnimplementedError("");
+  EXPECT_EQ(Run({}).err, "sluice-test: UNIMPLEMENTED\n");
+}
+
+TEST_F(ProgramTest, UnexpectedArgumentsComeInTheirOrder) {
+  const std::string text = Run({"--drain-timout", "5s", "--bogus", "--refection=1"}).err;
+  EXPECT_THAT(text, ::testing::AnyOf(HasSubstr("not expected: --drain_timout 5s --bogus"),
+                                     HasSubstr("not expected: --drain_timout --bogus")));
+}
+
 TEST_F(ProgramTest, AnExceptionIsAFailure) {
   program_.run = []() -> absl::Status { throw std::runtime_error("from a library"); };
   const Result result = Run({});

@@ -145,6 +145,10 @@ absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request
   if (!status.ok()) return status;
   if (ended.ok()) return check.Summary();
   status = absl::Status(static_cast<absl::StatusCode>(ended.error_code()), ended.error_message());
+  if (absl::IsUnimplemented(status) && status.message().empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat(address_, " is not an aggregator: it does not have the method to read blocks"));
+  }
   if (!absl::IsUnavailable(status) || check.begun()) return status;
   const absl::Duration left = absl::FromChrono(context.deadline() - std::chrono::system_clock::now());
   return ExplainUnreachable(status, address_, security_.tls(), std::min(left, kPatience));

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kRows = 8;
-constexpr char kGuide[] = "docs/guides/diagnose.md";
+constexpr char kGuide[] = "In the repository of Sluice, docs/guides/diagnose.md";
 
 std::string NameOf(const TcpFlow& flow) {
   return flow.to.has_value() ? absl::StrCat("responses to ", flow.to->to_string()) : "responses to this host";
@@ -59,7 +59,8 @@ std::string VerdictLine(const DiagnosisReport& report) {
     return absl::StrCat("Not sure: the kernel counted ", report.counted.rtos,
                         " TCP timeouts, on connections that closed too soon to be watched.");
   }
-  if (diagnosis.findings.empty()) return "Not sure: there was not enough traffic. Run it under load.";
+  if (diagnosis.findings.empty())
+    return "Not sure: there was not enough traffic to other hosts; loopback is left out. Run it under load.";
   const FlowFinding& first = diagnosis.findings.front();
   const std::string stalls = first.flow.stalls.empty() ? "no stalls" : Count(first.flow.stalls.size(), "stall");
   switch (diagnosis.reason) {

@@ -41,7 +41,7 @@ struct Flags {
 void AddFlags(CLI::App& app, Flags& flags) {
   AddLinkProfileFlags(app, flags.link);
   app.add_option("--workers", flags.workers, "N, the number of workers of one read; the table has rows from 1 to N");
-  auto* size = app.add_option_group("Size of a read", "Give one of the two");
+  auto* size = app.add_option_group("Size of a read", "Give --sru or --block");
   size->add_option("--sru", flags.sru, "Bytes of the response of each worker");
   size->add_option("--block", flags.block, "Bytes of the data block, which is striped over the workers");
   auto* tcp = app.add_option_group("Without a schedule", "What the model of collapse takes TCP to do");

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "tools/sluice_plan/verdict.h"
 
 namespace sluice {
 namespace {
@@ -73,6 +74,7 @@ std::vector<std::pair<std::string, PlanValue>> PlanFields(const Sizing& sizing) 
       {"collapse_full_loss_probability", collapse.full_loss_probability},
       {"collapse_full_loss_bound", collapse.full_loss_bound},
       {"collapse_lack_of_acks_probability", collapse.lack_of_acks_probability},
+      {"verdict", std::string(NeedName(JudgeNeed(sizing)))},
       {"applicable", sizing.applicable},
       {"reason", sizing.reason},
   };

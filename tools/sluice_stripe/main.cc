@@ -201,6 +201,10 @@ absl::Status Verify(const std::string& root, bool partial) {
   const absl::StatusOr<VerifyReport> report = VerifyStripes(
       root, {.partial = partial, .on_problem = [](const std::string& problem) { std::cerr << problem << std::endl; }});
   if (!report.ok()) return report.status();
+  if (report->files == 0 && report->problems == 0) {
+    return absl::NotFoundError(
+        absl::StrCat(root, ": no striped files; give the folder that has the worker-NNNN folders"));
+  }
   std::cout << absl::StreamFormat("%s: %d files, %d stripes, %d SRUs, %d bytes, %d problems\n", root, report->files,
                                   report->stripes, report->srus, report->bytes, report->problems);
   if (report->problems == 0) return absl::OkStatus();

@@ -36,7 +36,7 @@ class DiagnoseTest(unittest.TestCase):
             result = run("--duration", "1s", "--port", "1", "--json", file)
             self.assertEqual(result.returncode, 3, result.stderr)
             first, *rest = result.stdout.splitlines()
-            self.assertEqual(first, "Not sure: there was not enough traffic. Run it under load.")
+            self.assertEqual(first, "Not sure: there was not enough traffic to other hosts; loopback is left out. Run it under load.")
             self.assertTrue(any(line.startswith("TCP of this host: ") for line in rest), rest)
             report = json.loads(file.read_text())
         self.assertEqual((report["verdict"], report["reason"]), ("not_sure", "little_traffic"))

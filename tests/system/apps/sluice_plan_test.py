@@ -55,6 +55,12 @@ class JsonTest(unittest.TestCase):
         packets = ["30p" if flag == "32000" else flag for flag in FRESH]
         self.assertEqual(plan(*packets, "--workers", "15", "--sru", "10000")["n"], 5)
 
+    def test_has_the_verdict_of_the_text(self):
+        for workers, verdict in (("1", "not needed"), ("64", "needed")):
+            read = ["--capacity", "100mbit", "--buffer", "32kb", "--workers", workers, "--sru", "10kb"]
+            self.assertEqual(plan(*read)["verdict"], verdict)
+            self.assertTrue(run(*read).stdout.startswith(f"Sluice is {verdict}:"))
+
     def test_mtu_sets_the_sizes_of_a_packet(self):
         jumbo = plan("--mtu", "9000", "--workers", "2", "--sru", "8949")
         self.assertEqual(jumbo["sru_packets"], 2)

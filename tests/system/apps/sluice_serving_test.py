@@ -5,6 +5,7 @@ Run as: sluice_serving_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -141,6 +142,23 @@ class CatCommandLineTest(unittest.TestCase):
             self.assertEqual(result.stdout, b"")
             for word in words:
                 self.assertIn(word, result.stderr.decode())
+
+    def test_a_worker_is_not_an_aggregator(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ready, address = pathlib.Path(folder, "ready"), f"unix:{folder}/worker"
+            (pathlib.Path(folder) / "data" / "worker-0000").mkdir(parents=True)
+            argv = [program("sluice-worker"), "--data", f"{folder}/data", "--listen", address, "--ready-file", str(ready)]
+            with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as worker:
+                try:
+                    deadline = time.monotonic() + 30
+                    while not ready.exists() and time.monotonic() < deadline:
+                        time.sleep(0.02)
+                    self.assertTrue(ready.exists())
+                    result = run("sluice-cat", "--aggregator", address, "data")
+                finally:
+                    worker.kill()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"{address} is not an aggregator".encode(), result.stderr)
 
     def test_an_aggregator_that_is_not_there(self):
         with socket.socket() as unused:

@@ -51,6 +51,9 @@ TEST_F(SluiceStripeTest, StripesAFileUnderItsOwnNameAndSaysSo) {
   EXPECT_THAT(result.out, StartsWith("photo.jpg: 100000 bytes in 98 SRUs of 1024 over 4 workers, replicas 1, CRC32C "));
   EXPECT_EQ(result.err, "");  // no progress, because stderr is not a terminal
   EXPECT_EQ(testing::ReadFile(Path("out/worker-0002/photo.jpg/stripe-0")).substr(0, 1024), source_.substr(2048, 1024));
+  const ProgramResult wrong_folder = Run({"--verify", Path("out/worker-0000")});
+  EXPECT_EQ(wrong_folder.exit_code, 1) << wrong_folder.out;
+  EXPECT_THAT(wrong_folder.err, HasSubstr("no striped files; give the folder that has the worker-NNNN folders"));
   const ProgramResult verify = Run({"--verify", Path("out")});
   EXPECT_EQ(verify.exit_code, 0) << verify.err;
   EXPECT_THAT(verify.out, HasSubstr("1 files, 4 stripes, 98 SRUs, 100000 bytes, 0 problems"));

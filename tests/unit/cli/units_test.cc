@@ -26,22 +26,11 @@ void ExpectRefused(Parser parser, const std::vector<std::pair<std::string_view, 
 }
 
 TEST(ParseByteSizeTest, TakesTheUnitsOfTc) {
-  const std::vector<std::pair<std::string_view, int64_t>> table = {{"0", 0},
-                                                                   {"32000", 32000},
-                                                                   {"32000b", 32000},
-                                                                   {"32k", 32768},
-                                                                   {"32kb", 32768},
-                                                                   {"32KB", 32768},
-                                                                   {"32KiB", 32768},
-                                                                   {"4MiB", 4 << 20},
-                                                                   {"1GiB", 1 << 30},
-                                                                   {"1m", 1 << 20},
-                                                                   {"4mb", 4 << 20},
-                                                                   {"1g", 1 << 30},
-                                                                   {"1gb", 1 << 30},
-                                                                   {"1.5kb", 1536},
-                                                                   {"0.5k", 512},
-                                                                   {"8388608gb", int64_t{1} << 53}};
+  const std::vector<std::pair<std::string_view, int64_t>> table = {
+      {"0", 0},          {"32000", 32000}, {"32000b", 32000}, {"32k", 32768},
+      {"32kb", 32768},   {"32KB", 32768},  {"32KiB", 32768},  {"4MiB", 4 << 20},
+      {"1GiB", 1 << 30}, {"1m", 1 << 20},  {"4mb", 4 << 20},  {"1g", 1 << 30},
+      {"1gb", 1 << 30},  {"1.5kb", 1536},  {"0.5k", 512},     {"8388608gb", int64_t{1} << 53}};
   for (const auto& [text, bytes] : table) {
     const auto parsed = ParseByteSize(text);
     ASSERT_TRUE(parsed.ok()) << parsed.status();

@@ -362,8 +362,10 @@ void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
   const bool overtakes = oldest != nullptr && oldest->tag != tag && calls_.at(oldest->tag).block <= call.block;
   if (!overtakes || overtaken_ != oldest->tag) overtook_at_least_ = 0;
   overtaken_ = overtakes ? std::optional(oldest->tag) : std::nullopt;
-  if (overtakes && !HeldTooLong(tag)) overtook_at_least_ += cost;
-  Expect(share_fell_ || overtook_at_least_ - cost <= budget_, "the oldest response was overtaken too often");
+  if (overtakes && !HeldTooLong(tag)) {
+    Expect(share_fell_ || overtook_at_least_ <= budget_, "the oldest response was overtaken too often");
+    overtook_at_least_ += cost;
+  }
   const auto may_be_overtaken = [&](const auto& entry) {
     return !entry.second.ahead && entry.first < call.block && !entry.second.waiting.empty();
   };

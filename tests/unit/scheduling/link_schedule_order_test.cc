@@ -98,10 +98,14 @@ TEST_P(OrderTest, TheOldestBlockKeepsItsShare) {
   EXPECT_LT(mbps, 45);
 }
 
-TEST(ScheduleOrderTest, TheShortestMessageOfABlockComesFirst) {
+ScheduleOptions ShortestFirst() {
   ScheduleOptions options = GrantsOptions();
   options.shortest_first = true;
-  ScheduleDriver link(options);
+  return options;
+}
+
+TEST(ScheduleOrderTest, TheShortestMessageOfABlockComesFirst) {
+  ScheduleDriver link(ShortestFirst());
   link.Submit(At(0ms), {2'000'000, 500});
   EXPECT_THAT(link.Ready(At(20ms), 0, 2'000'000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
   EXPECT_THAT(link.Ready(At(21ms), 1, 3300), IsEmpty());  // the link is full
@@ -109,9 +113,7 @@ TEST(ScheduleOrderTest, TheShortestMessageOfABlockComesFirst) {
 }
 
 TEST(ScheduleOrderTest, AMessageGetsItsTurnAfterOneBudgetOfOthers) {
-  ScheduleOptions options = GrantsOptions();
-  options.shortest_first = true;
-  ScheduleDriver link(options);
+  ScheduleDriver link(ShortestFirst());
   std::vector<int64_t> sizes(17, 1000);
   sizes[0] = 50'000;
   link.Submit(At(0ms), sizes);
@@ -133,9 +135,7 @@ TEST(ScheduleOrderTest, AMessageGetsItsTurnAfterOneBudgetOfOthers) {
 }
 
 TEST(ScheduleOrderTest, RequestsOfASmallBlockDoNotWaitForTheWindowOfALargeOne) {
-  ScheduleOptions options = GrantsOptions();
-  options.shortest_first = true;
-  ScheduleDriver link(options);
+  ScheduleDriver link(ShortestFirst());
   link.Submit(At(0ms), std::vector<int64_t>(40, 1000));
   const int64_t waiting = link.state().waiting_calls;
   ASSERT_GT(waiting, 0) << "the window is full";
@@ -145,22 +145,22 @@ TEST(ScheduleOrderTest, RequestsOfASmallBlockDoNotWaitForTheWindowOfALargeOne) {
   EXPECT_EQ(link.state().waiting_calls, waiting);
 }
 
-TEST(ScheduleOrderTest, ASmallRequestWaitsForTheRoomOfItsResponse) {
-  ScheduleOptions options = GrantsOptions();
-  options.shortest_first = true;
-  ScheduleDriver link(options);
+// Call 0 has a large response that fills the link from 20 ms on.
+void FillLink(ScheduleDriver& link) {
   link.Submit(At(0ms), {2'000'000});
   link.Ready(At(20ms), 0, 2'000'000);
+}
+
+TEST(ScheduleOrderTest, ASmallRequestWaitsForTheRoomOfItsResponse) {
+  ScheduleDriver link(ShortestFirst());
+  FillLink(link);
   EXPECT_THAT(link.Submit(At(21ms), {1'500}), IsEmpty()) << "the link is full";
   EXPECT_THAT(link.Receive(At(21ms), 0, 2'000), ElementsAre("send 1 1500"));
 }
 
 TEST(ScheduleOrderTest, ASmallRequestWaitsForADrainTimeAtMost) {
-  ScheduleOptions options = GrantsOptions();
-  options.shortest_first = true;
-  ScheduleDriver link(options);
-  link.Submit(At(0ms), {2'000'000});
-  link.Ready(At(20ms), 0, 2'000'000);
+  ScheduleDriver link(ShortestFirst());
+  FillLink(link);
   ASSERT_THAT(link.Submit(At(21ms), {1'500}), IsEmpty());
   const TimePoint until = At(21ms + 1ms + 10ms);  // a round trip, and the time in which the buffer drains
   EXPECT_EQ(link.next_timer(), until);

@@ -77,6 +77,8 @@ class PortSimulation {
   }
 
   const Block& block(size_t block) const { return blocks_[block]; }
+  // Returns when a response has ended. Responses are numbered in the order of submission.
+  TimePoint ended_at(size_t response) const { return sent_[response].ended_at; }
   TimePoint now() const { return now_; }
   int64_t drops() const { return drops_; }  // packets
 
@@ -101,6 +103,7 @@ class PortSimulation {
     int64_t granted_bytes = 0;
     int64_t missing_bytes = 0;
     bool known = false;  // the schedule has received its size
+    TimePoint ended_at;
   };
 
   TimePoint NextEvent() const {
@@ -158,6 +161,7 @@ class PortSimulation {
       sent.missing_bytes -= packet.bytes;
       blocks_[sent.block].received_bytes += packet.bytes;
       if (packet.bytes == 0 || sent.missing_bytes > 0) return;
+      sent.ended_at = now_;
       blocks_[sent.block].ended_at = now_;
       --blocks_[sent.block].missing;
       schedule_.OnFinished(now_, sent.call, CallEnd::kArrived, actions);

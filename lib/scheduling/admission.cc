@@ -40,7 +40,7 @@ std::optional<int64_t> Admission::BytesWithRequest(const Call& call, TimePoint n
   if (!budget_.limited()) return kMaxResponseBytes;
   if (!granting_) return BytesInRolling(call);
   if (const std::optional<int64_t> bytes = EarlyBytes(call)) return bytes;
-  if (now < WaitsForRoomUntil(call)) return std::nullopt;
+  if (WaitsForRoomUntil(call, now) < TimePoint::max()) return std::nullopt;
   return MayAsk(call) ? std::optional<int64_t>(0) : std::nullopt;
 }
 
@@ -105,11 +105,12 @@ bool Admission::HasRoomForEarly(int64_t bytes) const {
 
 // A small block beside a large one finds the budget full, but soon there is room, and nothing overtakes the block. A
 // request that left without a grant would wait in the port twice: with its headers, and with the granted bytes.
-TimePoint Admission::WaitsForRoomUntil(const Call& call) const {
-  if (!granting_ || budget_.idle() || !AllFits(call)) return TimePoint::min();
+TimePoint Admission::WaitsForRoomUntil(const Call& call, TimePoint now) const {
+  // Most calls that wait are older than a drain time, so this comes first.
+  const TimePoint until = SaturatingAdd(call.block->since, budget_.drain_time());
+  if (!granting_ || until <= now || budget_.idle() || !AllFits(call)) return TimePoint::max();
   const int64_t bytes = EarlyBytesWithRoom(call);
-  if (bytes == 0 || HasRoomForEarly(bytes)) return TimePoint::min();
-  return SaturatingAdd(call.block->since, budget_.drain_time());
+  return bytes == 0 || HasRoomForEarly(bytes) ? TimePoint::max() : until;
 }
 
 bool Admission::MayAsk(const Call& call) const {

@@ -20,8 +20,8 @@ class Admission {
   // Returns nullopt if the call must wait.
   std::optional<int64_t> BytesWithRequest(const Call& call, TimePoint now) const;
   // Returns until when the request of a waiting call waits for room for its response, rather than leave without a
-  // grant. Returns the past if it does not wait.
-  TimePoint WaitsForRoomUntil(const Call& call) const;
+  // grant; TimePoint::max() if it does not wait.
+  TimePoint WaitsForRoomUntil(const Call& call, TimePoint now) const;
 
   // Handshakes together take at most a third of the budget, or leave one at a time. Handshakes of workers that could
   // not be reached before take at most a sixth. HandshakeHasShare returns whether the handshake fits this share; if so,

@@ -26,7 +26,7 @@ using WaitingHook = boost::intrusive::set_base_hook<boost::intrusive::tag<Waitin
 using WaitingAgeHook = boost::intrusive::set_base_hook<boost::intrusive::tag<WaitingAgeTag>>;
 using BlockAgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<BlockAgeTag>>;
 
-// What has not come yet of one block, or of all blocks of one rank.
+// The work that is left of one block, or of all blocks of one rank.
 struct RankedWork {
   int64_t ungranted_calls = 0;  // sent or ready
   int64_t remaining_bytes = 0;  // cost of the bytes still to come, without parked calls
@@ -80,13 +80,13 @@ class BlockQueue {
 
   // Sets the rank of a block, and counts its work. Call it after each change of its remaining_bytes.
   void SetRank(QueuedBlock& block, int rank);
-  RankedWork WorkUpTo(int rank) const;  // of all blocks up to this rank
+  RankedWork WorkUpTo(int rank) const;  // the sum over the blocks up to this rank
   RankedWork AllWork() const { return WorkUpTo(BlockOrder::kRanks - 1); }
 
   // first_waiting: the first block by BlockOrder with waiting calls, except handshakes. oldest_waiting: the oldest such
-  // block. first_ahead: the next handshake that
-  // waits; retries come after all others. first_to_expire: the block with the earliest deadline among the blocks with
-  // calls that are not granted. Each returns null if there is no such block.
+  // block. first_ahead: the next handshake that waits; retries come after all others. first_to_expire: the block with
+  // the earliest deadline among the blocks with calls that are not granted. Each returns null if there is no such
+  // block.
   QueuedBlock* first_waiting() { return First(waiting_); }
   QueuedBlock* oldest_waiting() { return First(waiting_by_age_); }
   QueuedBlock* first_ahead() { return First(ahead_); }

@@ -43,8 +43,7 @@ TimePoint Dispatcher::NextTimer(TimePoint now) const {
     next = std::min(next, sent_.NextStraggler(window_.StraggleAfter()));
   }
   if (const QueuedBlock* const block = order_.NextWaiting()) {
-    const TimePoint until = admission_.WaitsForRoomUntil(block->waiting.front());
-    if (until > now) next = std::min(next, until);
+    next = std::min(next, admission_.WaitsForRoomUntil(block->waiting.front(), now));
   }
   return next;
 }

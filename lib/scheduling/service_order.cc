@@ -1,6 +1,18 @@
 #include "lib/scheduling/service_order.h"
 
 namespace sluice {
+namespace {
+
+template <class Event>
+void ForEachTurn(QueuedBlock& block, Event event) {
+  for (CallList* calls : {&block.ready, &block.in_flight}) {
+    for (Call& call : *calls) {
+      if (call.turn != Call::Turn::kNone) event(call);
+    }
+  }
+}
+
+}  // namespace
 
 ServiceOrder::ServiceOrder(const ScheduleOptions& options, BlockQueue& blocks, QueuedWorkers& workers,
                            GrantQueue& queue, const Budget& budget)
@@ -22,18 +34,10 @@ void ServiceOrder::Update(QueuedBlock& block, TimePoint now) {
   const int rank = ranked ? BlockOrder::RankOf(block.remaining_bytes) : 0;
   if (rank == block.rank) return blocks_.SetRank(block, rank);
   for (Call& call : block.held) call.worker->held.erase(call.worker->held.iterator_to(call));
-  for (CallList* calls : {&block.ready, &block.in_flight}) {
-    for (Call& call : *calls) {
-      if (call.turn != Call::Turn::kNone) queue_.Detach(call);
-    }
-  }
+  ForEachTurn(block, [this](Call& call) { queue_.Detach(call); });
   blocks_.SetRank(block, rank);
   for (Call& call : block.held) call.worker->held.insert(call);
-  for (CallList* calls : {&block.ready, &block.in_flight}) {
-    for (Call& call : *calls) {
-      if (call.turn != Call::Turn::kNone) queue_.Attach(call);
-    }
-  }
+  ForEachTurn(block, [this](Call& call) { queue_.Attach(call); });
   workers_.LetGoAgain(block, now);
 }
 

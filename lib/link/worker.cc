@@ -16,9 +16,6 @@ namespace {
 
 // After a connection that lasted for less, the worker backs off instead of reconnecting at once.
 constexpr std::chrono::seconds kStable(1);
-// Number of calls that may wait for a worker even if the queue is full, because all workers of a link may connect at
-// the same time.
-constexpr int64_t kMinWaiting = 64;
 
 }  // namespace
 
@@ -74,17 +71,20 @@ void Worker::OnStreamUnused() {
   if (Sendable() != nullptr) ResumeWaiting();
 }
 
-// A hung worker must not fill the queue of the link. The number of calls that wait for it is therefore at most the
-// number of free places. One such worker leaves half of the queue, and n of them leave 1/(n + 1). Rejected: a fixed
-// share. A hung rack could fill the queue, and a link with one worker would refuse calls while the queue is empty.
-// Rejected: to count the held calls of workers that are not slow. Such a worker is full because the link is busy, and
-// calls to it may use the whole queue.
+// Rejected: a fixed share. A hung rack could fill the queue, and a link with one worker would refuse calls while the
+// queue is empty.
+int64_t Worker::CallBound(int64_t limit, int64_t all_calls) {
+  return std::max(kMinCalls, limit - all_calls);
+}
+
+// A hung worker must not fill the queue of the link. Rejected: to count the held calls of workers that are not slow.
+// Such a worker is full because the link is busy, and calls to it may use the whole queue.
 absl::Status Worker::CheckRoom() const {
   const WorkerLoad load = loop_.schedule().Load(schedule_id());
   const int64_t waiting = static_cast<int64_t>(waiting_calls_) + (load.slow ? load.held_calls : 0);
-  if (waiting < kMinWaiting) return absl::OkStatus();
+  if (waiting < kMinCalls) return absl::OkStatus();
   const int64_t queue_limit = loop_.schedule().options().queue_limit;
-  const int64_t bound = std::max(kMinWaiting, queue_limit - loop_.schedule().State().waiting_calls);
+  const int64_t bound = CallBound(queue_limit, loop_.schedule().State().waiting_calls);
   if (waiting < bound) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(target(), ": ", waiting,
                                                    " calls wait for this worker; the bound is ", bound,

@@ -39,6 +39,13 @@ class ConnectedWaiter
 // succeeds, calls end at once with Unavailable and the reason, instead of late.
 class Worker final : private ConnectorEvents {
  public:
+  // One worker may have this many calls even if no place is free, because all workers of a link may connect at the same
+  // time.
+  static constexpr int64_t kMinCalls = 64;
+  // Returns the bound of the calls of one worker where `all_calls` of at most `limit` exist: the number of free places,
+  // and at least kMinCalls. One hung worker thus leaves half of the places, and n of them leave 1/(n + 1).
+  static int64_t CallBound(int64_t limit, int64_t all_calls);
+
   // For WorkerPool::Find. The loop must outlive the worker.
   Worker(LinkLoop& loop, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name = "");
   ~Worker() override;

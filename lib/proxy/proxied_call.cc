@@ -34,19 +34,16 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
   return std::nullopt;
 }
 
-// Calls that a worker may have even if the proxy has no free place.
-constexpr int64_t kMinCalls = 64;
-
-// A hung worker without a limit of streams must not use up max_calls. Its calls are therefore at most the free places
-// of the proxy, as in Worker::CheckRoom. A proxy with one worker has no calls to protect. Only calls with a worker use
-// a place: a burst of calls may have arrived that still wait for the addresses of their target.
+// A hung worker without a limit of streams must not use up max_calls, so Worker::CallBound bounds its calls. A proxy
+// with one worker has no calls to protect. Only calls with a worker use a place: a burst of calls may have arrived that
+// still wait for the addresses of their target.
 absl::Status CheckRoom(ProxyLoop& proxy, const Target& target, const Worker& worker) {
   if (proxy.targets().size() == 1 && target.workers() == 1) return absl::OkStatus();
   const int64_t calls = proxy.link().schedule().Load(worker.schedule_id()).calls;
-  if (calls < kMinCalls) return absl::OkStatus();
+  if (calls < Worker::kMinCalls) return absl::OkStatus();
   const ScheduleState link = proxy.link().schedule().State();
   const int64_t all_calls = link.submitted_calls - link.ended_calls;
-  const int64_t bound = std::max(kMinCalls, static_cast<int64_t>(proxy.options().max_calls) - all_calls);
+  const int64_t bound = Worker::CallBound(static_cast<int64_t>(proxy.options().max_calls), all_calls);
   if (calls < bound) return absl::OkStatus();
   proxy.link().metrics().CountQueueRefusals(QueueRefusal::kWorker, 1);
   return absl::ResourceExhaustedError(

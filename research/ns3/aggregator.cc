@@ -125,8 +125,8 @@ void Aggregator::Connect(std::function<void(size_t unconnected)> on_done) {
 void Aggregator::Begin() {
   if (options_.load > 0) return Arrive();
   for (size_t i = 0; i < options_.concurrency; ++i) {
-    if (index_ > 0 && options_.neighbour_pause.count() > 0) {
-      StartQueryLater(options_.neighbour_pause);
+    if (pauses()) {
+      StartQueryLater();
     } else {
       StartQuery();
     }
@@ -188,8 +188,8 @@ void Aggregator::Arrive() {
   Ns3After(DrawPause(load_dice_, mean_pause), [this] { Arrive(); });
 }
 
-void Aggregator::StartQueryLater(std::chrono::nanoseconds mean_pause) {
-  Ns3After(DrawPause(load_dice_, Seconds(mean_pause).count()), [this] { StartQuery(); });
+void Aggregator::StartQueryLater() {
+  Ns3After(DrawPause(load_dice_, Seconds(options_.neighbour_pause).count()), [this] { StartQuery(); });
 }
 
 // Returns all workers in their order, or some of them at random.
@@ -264,8 +264,8 @@ void Aggregator::OnRunEnd(const std::shared_ptr<Query>& query, const FanOutRun& 
   open_.erase(query);
   if (over_) return;
   if (options_.load == 0) {
-    if (index_ > 0 && options_.neighbour_pause.count() > 0) {
-      StartQueryLater(options_.neighbour_pause);
+    if (pauses()) {
+      StartQueryLater();
     } else {
       executor_.Post([this] { StartQuery(); });
     }

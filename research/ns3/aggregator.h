@@ -83,7 +83,8 @@ class Aggregator {
   FanOutTime TimeOf(const Query& query) const;
   void Arrive();
   void StartQuery();
-  void StartQueryLater(std::chrono::nanoseconds mean_pause);
+  bool pauses() const { return index_ > 0 && options_.neighbour_pause.count() > 0; }  // between two fan-outs
+  void StartQueryLater();
   std::vector<size_t> DrawWorkers();
   void FillCap();
   void StartRun(const std::shared_ptr<Query>& query, std::vector<FanOutRun::Ask> asks);

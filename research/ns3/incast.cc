@@ -240,7 +240,7 @@ class IncastRun final : public Aggregator::Events {
   TimePoint count_from_;
   size_t ended_ = 0;  // fan-outs of the first aggregator
   std::vector<FanOutTime> times_;
-  size_t first_times_ = 0;  // those of the first aggregator
+  size_t first_times_ = 0;  // the part of times_ that belongs to the first aggregator
   double samples_ = 0;
   double granted_bytes_ = 0;  // sums of the samples of all aggregators
   double stranded_bytes_ = 0;

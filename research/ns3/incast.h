@@ -60,8 +60,8 @@ struct IncastOptions {
 
 struct FanOutTime {
   size_t aggregator = 0;
-  size_t number = 0;   // of its aggregator, from 0
-  int64_t bytes = 0;   // of all responses
+  size_t number = 0;   // counts the fan-outs of its aggregator from 0
+  int64_t bytes = 0;   // sum of all responses
   double seconds = 0;  // until its end, or so far
 };
 
@@ -76,13 +76,13 @@ struct IncastResult {
   std::vector<double> fan_out_seconds;
   std::vector<FanOutTime> times;  // the same times
   std::vector<double> victim_seconds;
-  PortQueue::Counts bottleneck;  // of the ports of all aggregators; the largest of their queues
+  PortQueue::Counts bottleneck;  // sums over the ports of all aggregators, and their longest queue
   int64_t other_drops = 0;
   int64_t retransmission_timeouts = 0;
   double link_thread_busy_share = 0;
   int64_t turns = 0;
   int64_t budget_bytes = 0;    // at the end, of the first aggregator
-  int64_t budget_changes = 0;  // of all, in the whole run
+  int64_t budget_changes = 0;  // sum over all aggregators, in the whole run
   // With peers: the mean of the bytes that are granted and have not come, and the part of them that waits at the
   // uplinks of their senders.
   double granted_bytes = 0;
@@ -92,8 +92,8 @@ struct IncastResult {
   double run_seconds = 0;             // of CPU time
 };
 
-// Returns the time of a response of this size in the idle network, with an open TCP window: a round trip, and the time
-// of its packets on the last link and of one packet on the link before.
+// Returns the time of a response of this size in the idle network, with an open TCP window. It is a round trip, the
+// time that its packets take on the last link, and the time that one packet takes on the link before.
 double IdleSeconds(const IncastOptions& options, int64_t bytes);
 
 // Runs the simulation. Returns InvalidArgument for inconsistent options, and Unavailable if a worker could not be

@@ -50,8 +50,8 @@ void QueueTimeout::EndLate() {
   SetTimer();
 }
 
-// Unavailable if the worker is to blame: a replica, or another address, may take the call. It would only go to the end
-// of the same queue if the link is to blame.
+// Unavailable if the worker is to blame: a replica, or another address, may take the call. If the link is to blame, a
+// retry would only join the end of the same queue.
 absl::Status QueueTimeout::WhyLate(const ScheduledStream& call) const {
   const std::string& target = call.worker().target();
   const auto waited_for = [this](absl::string_view what) {

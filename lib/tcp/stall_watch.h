@@ -74,7 +74,7 @@ class StallWatch {
 
  private:
   using Address = boost::asio::ip::address;
-  // What a connection carried one way.
+  // The traffic of a connection in one direction.
   struct Way {
     uint64_t bytes = 0;
     uint64_t bursts = 0;

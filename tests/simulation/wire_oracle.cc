@@ -111,13 +111,16 @@ void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
 // Returns the number of bytes without length prefixes, which do not count as progress.
 int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
   int64_t message_bytes = 0;
-  for (const char byte : data) {
+  while (!data.empty()) {
     if (stream.rest_bytes > 0) {
-      --stream.rest_bytes;
-      ++message_bytes;
+      const size_t taken = std::min<size_t>(stream.rest_bytes, data.size());
+      stream.rest_bytes -= static_cast<uint32_t>(taken);
+      message_bytes += static_cast<int64_t>(taken);
+      data.remove_prefix(taken);
       continue;
     }
-    stream.prefix += byte;
+    stream.prefix += data.front();
+    data.remove_prefix(1);
     if (stream.prefix.size() < kPrefixBytes) continue;
     if (!std::exchange(stream.ready, true)) stream.ready_in_turn = true;
     stream.rest_bytes = Number(stream.prefix.data() + 1);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/string_view.h"
 #include "lib/scheduling/link_schedule.h"
 #include "tests/simulation/frame_reader.h"
@@ -78,7 +79,7 @@ class WireOracle {
     size_t worker = 0;
     FrameReader sent;
     FrameReader received;
-    std::map<uint32_t, Stream> streams;
+    absl::btree_map<uint32_t, Stream> streams;
   };
   struct Worker {
     int64_t charged_bytes = 0;   // without early bytes
@@ -143,7 +144,7 @@ class WireOracle {
   std::map<ConnectionId, Handshake> handshakes_;
   bool handshake_began_ = false;  // in this turn
   uint64_t early_beside_ = 0;
-  std::map<ConnectionId, Connection> connections_;
+  absl::btree_map<ConnectionId, Connection> connections_;
   std::deque<Draining> draining_;
   std::map<ConnectionId, Drained> drained_streams_;
   std::vector<Resets> resets_;  // by worker

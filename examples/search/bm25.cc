@@ -1,4 +1,4 @@
-#include "examples/search/bm25.h"
+#include "bm25.h"
 
 #include <cmath>
 #include <vector>

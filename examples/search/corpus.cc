@@ -1,4 +1,4 @@
-#include "examples/search/corpus.h"
+#include "corpus.h"
 
 #include <filesystem>
 #include <map>

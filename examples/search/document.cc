@@ -1,4 +1,4 @@
-#include "examples/search/document.h"
+#include "document.h"
 
 #include <filesystem>
 #include <fstream>

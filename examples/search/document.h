@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "examples/search/search.pb.h"
+#include "search.pb.h"
 
 namespace sluice::examples::search {
 

@@ -1,4 +1,4 @@
-#include "examples/search/index_builder.h"
+#include "index_builder.h"
 
 #include <cmath>
 #include <filesystem>
@@ -9,8 +9,8 @@
 #include <xapian.h>
 
 #include "absl/strings/str_cat.h"
-#include "examples/search/document.h"
-#include "examples/search/index_layout.h"
+#include "document.h"
+#include "index_layout.h"
 
 namespace sluice::examples::search {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "examples/search/corpus.h"
+#include "corpus.h"
 
 namespace sluice::examples::search {
 

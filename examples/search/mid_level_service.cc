@@ -1,4 +1,4 @@
-#include "examples/search/mid_level_service.h"
+#include "mid_level_service.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "absl/time/time.h"
-#include "examples/search/search.grpc.pb.h"
-#include "examples/search/searcher.h"
+#include "search.grpc.pb.h"
+#include "searcher.h"
 
 namespace sluice::examples::search {
 

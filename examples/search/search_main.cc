@@ -1,7 +1,9 @@
 // search: calls all shards of an index over one bottleneck link, and prints the best documents.
 
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,13 +19,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "examples/search/query_bounds.h"
-#include "examples/search/schedule_flags.h"
-#include "examples/search/searcher.h"
-#include "lib/cli/program.h"
-#include "lib/cli/tls_flags.h"
-#include "lib/cli/units.h"
-#include "tools/percentile.h"
+#include "link_flags.h"
+#include "program.h"
+#include "query_bounds.h"
+#include "searcher.h"
 
 namespace sluice::examples::search {
 namespace {
@@ -41,42 +40,28 @@ std::string PlainText(const std::string& snippet_html, bool terminal) {
 
 class Search {
  public:
-  void AddFlags(CLI::App& app) {
+  explicit Search(CLI::App& app) {
     app.add_option("--workers", options_.workers,
                    "Address of each search-worker or search-aggregator, host:port, separated by commas")
         ->required()
         ->delimiter(',')
         ->allow_extra_args(false);
-    app.add_option("--top_k", options_.top_k, "Number of hits to print, 1 to 1000. Default 10");
-    app.add_option("--snippet", snippet_text_, "Bytes of text to print with each hit, 0 to 4096. Default 200");
-    app.add_option("--fail_limit", options_.fan_out.fail_limit.emplace(0),
+    app.add_option("--top-k", options_.top_k, "Number of hits to print, 1 to 1000. Default 10")
+        ->check(CLI::Range(1U, kMaxHits));
+    app.add_option("--snippet", options_.snippet_bytes, "Bytes of text to print with each hit, 0 to 4kb. Default 200")
+        ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+        ->check(CLI::Range(0U, kMaxSnippetBytes));
+    app.add_option("--fail-limit", options_.fan_out.fail_limit.emplace(0),
                    "Maximum number of workers that may fail; if some do, the exit code is 3. Default 0")
-        ->check(CLI::NonNegativeNumber);
-    app.add_option("--timeout", timeout_text_, "Time for each query. Default 10s");
+        ->check(CLI::Range(0, std::numeric_limits<int>::max()));
+    AddDuration(
+        app, "--timeout", [this](absl::Duration timeout) { options_.fan_out.timeout = timeout; },
+        "Time for each query. Default 10s");
     app.add_option("--repeat", repeat_, "How many times to ask each query; more than 1 prints percentiles. Default 1")
         ->check(CLI::PositiveNumber);
     app.add_flag("--json", json_, "Print an object for each query instead of text");
-    schedule_flags_.Add(app, options_.fan_out);
-    AddTlsFlags(app, tls_config_, TlsRole::kClient);
+    AddLinkFlags(app, schedule_, options_);
     app.add_option("QUERY", words_, "Query of words, \"phrases\", AND, OR, NOT. Default: each line of stdin");
-  }
-
-  absl::Status Configure() {
-    absl::Status status = schedule_flags_.Parse(schedule_, options_.fan_out);
-    int64_t snippet_bytes = options_.snippet_bytes;
-    status.Update(ParseField("snippet", snippet_text_, ParseByteSize, snippet_bytes));
-    status.Update(ParseField("timeout", timeout_text_, ParseDuration, options_.fan_out.timeout));
-    if (options_.top_k < 1 || options_.top_k > kMaxHits)
-      status.Update(
-          absl::InvalidArgumentError(absl::StrCat("top_k: ", options_.top_k, " is not from 1 to ", kMaxHits)));
-    if (snippet_bytes > kMaxSnippetBytes)
-      status.Update(
-          absl::InvalidArgumentError(absl::StrCat("snippet: ", snippet_bytes, " is more than ", kMaxSnippetBytes)));
-    options_.snippet_bytes = static_cast<uint32_t>(snippet_bytes);
-    const absl::StatusOr<TlsSettings> tls = ParseTlsConfig(tls_config_, TlsRole::kClient);
-    status.Update(tls.ok() ? CheckTlsFiles(*tls) : tls.status());
-    if (tls.ok()) options_.tls = tls->client;
-    return status;
   }
 
   absl::Status Run() {
@@ -139,27 +124,25 @@ class Search {
 
   static void PrintSummary(const v1::SearchResult& result, uint64_t documents) {
     for (const std::string& reason : result.missing()) std::cerr << "search: missing: " << reason << std::endl;
-    const std::vector<double> milliseconds(result.milliseconds().begin(), result.milliseconds().end());
+    std::vector<double> milliseconds(result.milliseconds().begin(), result.milliseconds().end());
+    std::sort(milliseconds.begin(), milliseconds.end());
+    const auto quantile = [&](double part) {
+      const auto rank = static_cast<size_t>(part * static_cast<double>(milliseconds.size()));
+      return DurationText(absl::Milliseconds(milliseconds[std::min(rank, milliseconds.size() - 1)]));
+    };
     std::cout << result.query() << ": " << result.hits_size() << " of " << result.matches() << " matches in "
               << documents << " documents; " << result.shards_answered() << " of " << result.shard_count()
-              << " shards answered, with " << FormatByteSize(static_cast<int64_t>(result.response_bytes())) << "; "
-              << Format(Percentile(milliseconds, 0.5));
+              << " shards answered, with " << result.response_bytes() << " bytes; " << quantile(0.5);
     if (milliseconds.size() > 1) {
-      std::cout << " (p50 of " << milliseconds.size() << "; p99 " << Format(Percentile(milliseconds, 0.99)) << ")";
+      std::cout << " (p50 of " << milliseconds.size() << "; p99 " << quantile(0.99) << ")";
     }
     if (result.hedges() > 0) std::cout << "; " << result.hedges() << " hedges, " << result.hedges_won() << " won";
     std::cout << std::endl;
   }
 
-  static std::string Format(double milliseconds) { return sluice::FormatDuration(absl::Milliseconds(milliseconds)); }
-
   Searcher::Options options_;
-  sluice::v1::TlsConfig tls_config_;
-  ScheduleFlags schedule_flags_;
   ScheduleOptions schedule_;
   std::vector<std::string> words_;
-  std::string snippet_text_;
-  std::string timeout_text_;
   int repeat_ = 1;
   bool json_ = false;
   bool partial_ = false;
@@ -169,12 +152,7 @@ class Search {
 }  // namespace sluice::examples::search
 
 int main(int argc, char** argv) {
-  sluice::examples::search::Search search;
-  const int code = sluice::RunProgram(argc, argv,
-                                      {.name = "search",
-                                       .description = "Searches an index whose shards are served by search-workers.",
-                                       .add_flags = [&](CLI::App& app) { search.AddFlags(app); },
-                                       .configure = [&] { return search.Configure(); },
-                                       .run = [&] { return search.Run(); }});
-  return search.ExitCode(code);
+  CLI::App app("Searches an index whose shards are served by search-workers.", "search");
+  sluice::examples::search::Search search(app);
+  return search.ExitCode(sluice::examples::search::RunProgram(app, argc, argv, [&] { return search.Run(); }));
 }

@@ -1,4 +1,4 @@
-#include "examples/search/search_service.h"
+#include "search_service.h"
 
 #include <numeric>
 #include <utility>

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "examples/search/search.grpc.pb.h"
-#include "examples/search/shard.h"
+#include "search.grpc.pb.h"
+#include "shard.h"
 
 namespace sluice::examples::search {
 

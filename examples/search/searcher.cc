@@ -1,4 +1,4 @@
-#include "examples/search/searcher.h"
+#include "searcher.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "examples/search/top_hits.h"
+#include "top_hits.h"
 
 namespace sluice::examples::search {
 namespace {

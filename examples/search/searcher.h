@@ -11,8 +11,8 @@
 #include "sluice/tls_options.h"
 
 #include "absl/status/statusor.h"
-#include "examples/search/search.pb.h"
-#include "examples/search/shard_map.h"
+#include "search.pb.h"
+#include "shard_map.h"
 
 namespace sluice::examples::search {
 

@@ -1,13 +1,13 @@
-#include "examples/search/shard.h"
+#include "shard.h"
 
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "examples/search/bm25.h"
-#include "examples/search/index_layout.h"
-#include "examples/search/query_bounds.h"
+#include "bm25.h"
+#include "index_layout.h"
+#include "query_bounds.h"
 
 namespace sluice::examples::search {
 namespace {

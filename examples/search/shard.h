@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "examples/search/search.pb.h"
+#include "search.pb.h"
 
 namespace sluice::examples::search {
 

@@ -1,4 +1,4 @@
-#include "examples/search/shard_map.h"
+#include "shard_map.h"
 
 #include <algorithm>
 #include <numeric>

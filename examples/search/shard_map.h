@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "examples/search/search.pb.h"
+#include "search.pb.h"
 
 namespace sluice::examples::search {
 

@@ -1,4 +1,4 @@
-#include "examples/search/top_hits.h"
+#include "top_hits.h"
 
 #include <algorithm>
 #include <iterator>

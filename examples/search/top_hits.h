@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "examples/search/search.pb.h"
+#include "search.pb.h"
 
 namespace sluice::examples::search {
 

@@ -377,11 +377,11 @@ class BadInputTest(SearchTest):
     def test_query(self):
         workers = [self.worker("many")]
         for flags, code, message in (
-                (["--top-k", "0", "w0x"], 2, "top_k: 0 is not from 1 to 1000"),
-                (["--snippet", "5kb", "w0x"], 2, "snippet: 5120 is more than 4096"),
-                (["--policy", "magic", "w0x"], 2, "policy: "),
-                (["--fail-limit", "-1", "w0x"], 2, "fail_limit: "),
-                (["--timeout", "soon", "w0x"], 2, "timeout: "),
+                (["--top-k", "0", "w0x"], 2, "--top-k: Value 0 not in range 1 to 1000"),
+                (["--snippet", "5kb", "w0x"], 2, "--snippet: Value 5120 not in range 0 to 4096"),
+                (["--policy", "magic", "w0x"], 2, "--policy: "),
+                (["--fail-limit", "-1", "w0x"], 2, "--fail-limit: Value -1 not in range 0 to "),
+                (["--timeout", "soon", "w0x"], 2, "--timeout: \"soon\" is not a time above 0, such as 300ms"),
                 (["w0x AND"], 1, "Syntax: <expression> AND <expression>"),
                 (["--fail-limit", "6", "w0x AND"], 1, "Syntax: <expression> AND <expression>"),
                 (["w" * 5000], 1, "query: 5000 bytes are more than 4096")):

@@ -257,12 +257,19 @@ std::vector<size_t> FanOut::Connect() {
 
 std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                                           const FanOutOptions& options, Done done) {
-  if (asks.workers->empty()) {
-    done({.status = NoWorkers()});
-    return std::make_shared<EndedCall>();
+  if (done == nullptr) done = [](const FanOutResult&) {};
+  absl::Status startable;
+  if (asks.workers == nullptr) {
+    startable = absl::InvalidArgumentError("map: is empty; give a function that returns the request for a worker");
+  } else if (merge == nullptr) {
+    startable = absl::InvalidArgumentError("merge: is empty; give a function that takes a response");
+  } else if (asks.workers->empty()) {
+    startable = NoWorkers();
+  } else {
+    startable = ValidateFanOut(method, asks.asks, options);
   }
-  if (absl::Status valid = ValidateFanOut(method, asks.asks, options); !valid.ok()) {
-    done({.status = std::move(valid)});
+  if (!startable.ok()) {
+    done({.status = std::move(startable)});
     return std::make_shared<EndedCall>();
   }
   Frame(asks.asks, options.compress_requests);

@@ -312,8 +312,12 @@ void FanOutRun::End() {
 }
 
 absl::Status FanOutRun::Describe(const FanOutLogic::Failure& failure) const {
-  return absl::Status(failure.status.code(), absl::StrCat("worker ", failure.worker, " (", address(failure.worker),
-                                                          "): ", failure.status.message()));
+  // gRPC's servers do not say which method they lack.
+  const bool lacks_method = absl::IsUnimplemented(failure.status) && failure.status.message().empty();
+  return absl::Status(failure.status.code(),
+                      absl::StrCat("worker ", failure.worker, " (", address(failure.worker), "): ",
+                                   lacks_method ? absl::StrCat("it has no method ", spec_.path)
+                                                : std::string(failure.status.message())));
 }
 
 std::string FanOutRun::StatusDetailsOf(const FanOutLogic::Failure& failure) const {

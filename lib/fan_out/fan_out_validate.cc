@@ -42,6 +42,9 @@ absl::Status CheckRetries(const FanOutOptions& options) {
   if (!(options.retry_ratio >= 0 && options.retry_ratio <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("retry_ratio: ", options.retry_ratio, " is outside of 0 to 1"));
   }
+  if (std::count(options.retry_on.begin(), options.retry_on.end(), absl::StatusCode::kOk) > 0) {
+    return absl::InvalidArgumentError("retry_on: OK is no failure; name statuses after which a replica is tried");
+  }
   return absl::OkStatus();
 }
 

@@ -198,8 +198,9 @@ class FanOut {
   using Merge = std::function<absl::Status(size_t worker, Response response)>;
   using Done = std::function<void(FanOutResult)>;
 
-  // Starts a fan-out. Calls `done` once: before it returns when the options or asks are invalid, otherwise where
-  // callbacks run. Once a message of a stream is merged, no replica replaces the worker that sent it.
+  // Starts a fan-out. Calls `done` once, if there is one: before it returns when a callback is empty, or options or
+  // asks are invalid; otherwise where callbacks run. Once a message of a stream is merged, no replica replaces the
+  // worker that sent it.
   template <class Request, class Response>
   std::shared_ptr<FanOutCall> CallAsync(const Method<Request, Response>& method,
                                         const std::type_identity_t<Map<Request>>& map,
@@ -223,7 +224,7 @@ class FanOut {
  private:
   using Addresses = std::shared_ptr<const std::vector<std::string>>;
   struct Asks {
-    Addresses workers;                                  // the addresses when the fan-out began
+    Addresses workers;                                  // the addresses when the fan-out began; null without a map
     std::vector<std::optional<Ask<std::string>>> asks;  // by worker
   };
   // Does not move the bytes unless the application takes them. Their memory is used again.
@@ -274,6 +275,7 @@ inline absl::Status FromBytes(std::string& bytes, std::string& message) {
 
 template <class Request>
 FanOut::Asks FanOut::Serialize(const Map<Request>& map) const {
+  if (map == nullptr) return {};
   Asks asks{.workers = addresses(), .asks = {}};
   asks.asks.resize(asks.workers->size());
   for (size_t worker = 0; worker < asks.asks.size(); ++worker) {
@@ -287,6 +289,7 @@ FanOut::Asks FanOut::Serialize(const Map<Request>& map) const {
 
 template <class Response>
 FanOut::MergeBytes FanOut::Parse(Merge<Response> merge) {
+  if (merge == nullptr) return nullptr;
   return [merge = std::move(merge)](size_t worker, std::string& bytes) {
     Response response;
     if (absl::Status parsed = internal::FromBytes(bytes, response); !parsed.ok()) return parsed;
@@ -316,12 +319,15 @@ std::pair<FanOutResult, std::vector<std::vector<Response>>> FanOut::Collect(
     const FanOutOptions& options) {
   std::vector<std::vector<Response>> responses;
   size_t asked = 0;
+  Map<Request> counting_map;
+  if (map != nullptr) {
+    counting_map = [&](size_t worker) {
+      asked = worker + 1;
+      return map(worker);
+    };
+  }
   FanOutResult result = Call<Request, Response>(
-      method,
-      [&](size_t worker) {
-        asked = worker + 1;
-        return map(worker);
-      },
+      method, counting_map,
       [&](size_t worker, Response response) {
         if (worker >= responses.size()) responses.resize(worker + 1);
         responses[worker].push_back(std::move(response));

@@ -53,6 +53,13 @@ TEST_P(FanOutTest, CollectsTheResponsesByWorker) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+TEST_P(FanOutTest, NamesTheMethodThatAWorkerLacks) {
+  Start(1);
+  server(0).SetPlay([](const Seen&) { return Script{.status = {absl::StatusCode::kUnimplemented, ""}}; });
+  EXPECT_THAT(std::string(fan_out_->Collect(kUnary, Ask(1)).first.status.message()),
+              HasSubstr("): it has no method /test.Answers/Get"));
+}
+
 TEST_P(FanOutTest, SkipsWorkers) {
   Start(3);
   const auto [result, responses] = fan_out_->Collect(kUnary, [](size_t worker) -> std::optional<sluice::Ask<Text>> {

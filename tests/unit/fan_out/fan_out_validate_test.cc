@@ -73,6 +73,24 @@ TEST_F(FanOutRefusalTest, NamesTheOptionTheValueAndTheBound) {
             "hedge_after_quantile: nan is not between 0 and 1");
   EXPECT_EQ(Refusal({.hedge_after_quantile = 0.9, .hedge_ratio = -0.5}), "hedge_ratio: -0.5 is outside of 0 to 1");
   EXPECT_EQ(Refusal({.hedge_ratio = 1.5}), "hedge_ratio: 1.5 is outside of 0 to 1");
+  EXPECT_EQ(Refusal({.retry_on = {absl::StatusCode::kOk}}),
+            "retry_on: OK is no failure; name statuses after which a replica is tried");
+}
+
+TEST(FanOutCallbacksTest, MapAndMergeMustNotBeEmpty) {
+  const auto link = *Link::Create(LinkProfile());
+  const auto fan_out = *FanOut::Create(link, {.workers = {"127.0.0.1:1"}});
+  const Method<Text, Text> method{"/a.B/C"};
+  const FanOut::Map<Text> map = [](size_t) { return Text(); };
+  const FanOut::Merge<Text> merge = [](size_t, const Text&) { return absl::OkStatus(); };
+  EXPECT_EQ(fan_out->Call(method, nullptr, merge).status.message(),
+            "map: is empty; give a function that returns the request for a worker");
+  EXPECT_EQ(fan_out->Collect(method, nullptr).first.status.message(),
+            "map: is empty; give a function that returns the request for a worker");
+  EXPECT_EQ(fan_out->Call(method, map, nullptr).status.message(),
+            "merge: is empty; give a function that takes a response");
+  fan_out->CallAsync(method, nullptr, merge, {}, nullptr);
+  EXPECT_EQ(link->State().submitted_calls, 0);
 }
 
 TEST_F(FanOutRefusalTest, HedgesNeedAReplica) {

@@ -15,10 +15,11 @@ constexpr int kWrongFlag = 2;
 }  // namespace
 
 int RunProgram(CLI::App& app, int argc, char** argv, const std::function<absl::Status()>& run) {
+  app.set_version_flag("--version", absl::StrCat(app.get_name(), " of Sluice ", SEARCH_SLUICE_VERSION));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongFlag;  // 0 for --help
+    return app.exit(error) == 0 ? 0 : kWrongFlag;  // 0 for --help and --version
   }
   const absl::Status status = run();
   if (status.ok()) return 0;

@@ -4,8 +4,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tests/install-packages.sh build network monitoring browser simulation
-tests/system/interop/install-servers || echo "Tests that need these servers will be skipped."
-cmake --preset debug
-cmake --build --preset debug
+# The build needs only the first packages. The others are for the tests, and are installed while the build runs.
+tests/install-packages.sh build simulation
+install_for_tests() {
+  tests/install-packages.sh network monitoring browser
+  tests/system/interop/install-servers || echo "Tests that need these servers will be skipped."
+}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install_for_tests >"$log" 2>&1 &
+installs=$!
+code=0
+cmake --preset debug && cmake --build --preset debug || code=$?
+echo "Packages and servers for the tests:"
+wait "$installs" || code=$?
+cat "$log"
+[ "$code" = 0 ] || exit "$code"
 tests/run-ctest debug "$@"

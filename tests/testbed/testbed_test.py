@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -361,21 +362,28 @@ def _check_ratio(result):
 
 
 def calibrates(build):
-    """Checks medians of three runs, because programs that share two CPUs with the switch are delayed now and then.
-    For the same reason one of the runs may fail to determine a figure."""
-    results = json.loads(finish(start("--quiet", "--build", build, "--repeat", "3", script=_CALIBRATE)))
+    """One run is right, or the median of three is: programs that share two CPUs with the switch are delayed now and
+    then, and may then fail to determine a figure."""
+    def run(repeat):
+        return json.loads(finish(start("--quiet", "--build", build, "--repeat", repeat, script=_CALIBRATE)))
 
-    def off_percent(figure):
-        found = [result["error_percent"][figure] for result in results if result["error_percent"][figure] is not None]
-        check(len(found) >= 2, f"the {figure} was not determined: {results}")
-        return abs(statistics.median(found))
+    def errors(results):
+        def off_percent(figure):
+            found = [result["error_percent"][figure] for result in results]
+            found = [percent for percent in found if percent is not None]
+            return abs(statistics.median(found)) if 2 * len(found) > len(results) else math.inf
 
-    check(off_percent("capacity") <= 5, f"the rate is off: {results}")
-    check(off_percent("buffer") <= 15, f"the buffer is off: {results}")
-    # The kernel counts the round trip in microseconds, and it is only about ten.
-    off_us = [abs(1e6 * result["measured"]["rtt_min"] - result["ping_min_us"]) for result in results]
-    check(statistics.median(off_us) <= max(0.2 * results[0]["ping_min_us"], 4), f"the round trip is off: {results}")
-    check(all(result["seconds"] < 60 for result in results), f"one took longer than a minute: {results}")
+        # The kernel counts the round trip in microseconds, and it is only about ten.
+        ping_us = results[0]["ping_min_us"]
+        off_us = statistics.median(abs(1e6 * result["measured"]["rtt_min"] - result["ping_min_us"]) for result in results)
+        wrong = {"capacity": off_percent("capacity") > 5, "buffer": off_percent("buffer") > 15,
+                 "round trip": off_us > max(0.2 * ping_us, 4), "time": any(r["seconds"] >= 60 for r in results)}
+        return [figure for figure, is_wrong in wrong.items() if is_wrong]
+
+    results = run("1")
+    if errors(results):
+        results += run("2")
+    check(not errors(results), f"wrong: {errors(results)}: {results}")
 
 
 def diagnoses(build):

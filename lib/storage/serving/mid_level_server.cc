@@ -11,6 +11,7 @@
 #include "lib/net/clock.h"
 #include "lib/storage/serving/deadline.h"
 #include "lib/storage/serving/grpc_status.h"
+#include "lib/storage/stripe/manifest.h"
 #include "lib/storage/stripe/stripe_name.h"
 #include "lib/storage/stripe/stripe_store.h"
 
@@ -52,6 +53,15 @@ absl::StatusOr<std::string> NameBelow(const v1::ReadSruRequest& request) {
   return LowerStripeName(request.file(), request.worker(), request.replica());
 }
 
+// An SRU is sent in pieces, a manifest in one message.
+uint32_t MaxLength(const v1::ReadSruRequest&) {
+  return kMaxSruBytes;
+}
+
+uint32_t MaxLength(const v1::ReadManifestRequest&) {
+  return kMaxReadBytes;
+}
+
 absl::StatusOr<std::string> NameBelow(const v1::ReadManifestRequest& request) {
   if (absl::Status valid = ValidateFileName(request.file()); !valid.ok()) return valid;
   return LowerManifestName(request.file(), request.worker());
@@ -66,9 +76,9 @@ absl::StatusOr<BlockCache::Request> MidLevelServer::RequestBelow(const grpc::Cal
                                                                  const RpcRequest& request) const {
   absl::StatusOr<std::string> file = NameBelow(request);
   if (!file.ok()) return file.status();
-  if (request.length() < 1 || request.length() > kMaxReadBytes) {
+  if (request.length() < 1 || request.length() > MaxLength(request)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("length is ", request.length(), "; it must be 1 to ", kMaxReadBytes));
+        absl::StrCat("length is ", request.length(), "; it must be 1 to ", MaxLength(request)));
   }
   const absl::Duration time = TimeForLevelBelow(TimeLeft(context), options_.deadline_reserve);
   if (time <= absl::ZeroDuration()) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "lib/storage/stripe/manifest.h"
 #include "lib/storage/stripe/stripe_name.h"
 
 namespace sluice {
@@ -30,9 +31,9 @@ absl::StatusOr<FileDescriptor> OpenComponent(int folder, const std::string& name
   return ErrnoStatus(errno, absl::StrCat("cannot open ", what));
 }
 
-absl::Status CheckLength(uint32_t length) {
-  if (length >= 1 && length <= kMaxReadBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("length is ", length, "; it must be 1 to ", kMaxReadBytes));
+absl::Status CheckLength(uint32_t length, uint32_t most) {
+  if (length >= 1 && length <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("length is ", length, "; it must be 1 to ", most));
 }
 
 absl::Status ReadAt(int fd, uint64_t offset, uint32_t length, std::string* out) {
@@ -99,8 +100,6 @@ std::string StripeStore::FolderName(uint32_t worker) const {
 absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenRange(uint32_t worker, std::string_view file,
                                                                 uint32_t replica, uint64_t offset,
                                                                 uint32_t length) const {
-  absl::Status checked = CheckLength(length);
-  if (!checked.ok()) return checked;
   absl::StatusOr<RegularFile> stripe = OpenFile(worker, file, StripeFileName(replica));
   if (!stripe.ok()) return stripe.status();
   if (offset > stripe->bytes || length > stripe->bytes - offset)  // in this order, since the sum may overflow
@@ -111,6 +110,7 @@ absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenRange(uint32_t worker,
 
 absl::Status StripeStore::Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
                                uint32_t length, std::string* out) const {
+  if (absl::Status checked = CheckLength(length, kMaxReadBytes); !checked.ok()) return checked;
   const absl::StatusOr<RegularFile> stripe = OpenRange(worker, file, replica, offset, length);
   if (!stripe.ok()) return stripe.status();
   return ReadAt(stripe->fd.get(), offset, length, out);
@@ -118,6 +118,7 @@ absl::Status StripeStore::Read(uint32_t worker, std::string_view file, uint32_t 
 
 absl::Status StripeStore::CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
                                      uint32_t length) const {
+  if (absl::Status checked = CheckLength(length, kMaxSruBytes); !checked.ok()) return checked;
   return OpenRange(worker, file, replica, offset, length).status();
 }
 
@@ -129,7 +130,7 @@ absl::StatusOr<uint64_t> StripeStore::StripeBytes(uint32_t worker, std::string_v
 
 absl::StatusOr<uint64_t> StripeStore::ReadManifest(uint32_t worker, std::string_view file, uint64_t offset,
                                                    uint32_t length, std::string* out) const {
-  absl::Status checked = CheckLength(length);
+  absl::Status checked = CheckLength(length, kMaxReadBytes);
   if (!checked.ok()) return checked;
   const absl::StatusOr<RegularFile> manifest = OpenFile(worker, file, std::string(kManifestFileName));
   if (!manifest.ok()) return manifest.status();

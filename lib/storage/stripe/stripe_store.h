@@ -36,7 +36,8 @@ class StripeStore final : public StripeSource {
   // Returns OutOfRange if the stripe ends before the range.
   absl::Status Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
                     std::string* out) const override;
-  // Returns the errors of Read for this range, as far as they show without reading it.
+  // Returns the errors of Read for this range, as far as they show without reading it. The range may be as long as the
+  // largest SRU, kMaxSruBytes: it is read in pieces.
   absl::Status CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
                           uint32_t length) const;
   absl::StatusOr<uint64_t> StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const override;

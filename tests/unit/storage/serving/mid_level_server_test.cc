@@ -164,7 +164,7 @@ TEST_F(MidLevelServerTest, RefusesWithTheStatusOfAWorker) {
       {SruRequest("data", 1, Stripe().size(), 10), StatusCode::OUT_OF_RANGE},
       {SruRequest("data", 1, std::numeric_limits<uint64_t>::max(), 10), StatusCode::OUT_OF_RANGE},
       {SruRequest("data", 1, 0, 0), StatusCode::INVALID_ARGUMENT},
-      {SruRequest("data", 1, 0, kMaxReadBytes + 1), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("data", 1, 0, kMaxSruBytes + 1), StatusCode::INVALID_ARGUMENT},
       {SruRequest("../data", 1, 0, 10), StatusCode::INVALID_ARGUMENT},
       {SruRequest(long_name, 1, 0, 10), StatusCode::INVALID_ARGUMENT},
   };

@@ -20,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/net/io_thread.h"
+#include "lib/storage/stripe/manifest.h"
 #include "lib/tcp/socket_diag.h"
 #include "prometheus/registry.h"
 #include "tests/unit/storage/serving/sru_read.h"
@@ -53,7 +54,7 @@ TEST_F(SruServerTest, RefusesWithTheDocumentedStatus) {
       {SruRequest("data", 0, 30, 10), StatusCode::OUT_OF_RANGE},
       {SruRequest("data", 0, std::numeric_limits<uint64_t>::max(), 10), StatusCode::OUT_OF_RANGE},
       {SruRequest("data", 0, 0, 0), StatusCode::INVALID_ARGUMENT},
-      {SruRequest("data", 0, 0, 5 << 20), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("data", 0, 0, kMaxSruBytes + 1), StatusCode::INVALID_ARGUMENT},
       {SruRequest("data", 0, 0, std::numeric_limits<uint32_t>::max()), StatusCode::INVALID_ARGUMENT},
       {SruRequest("../data", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
       {SruRequest("", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
@@ -71,8 +72,8 @@ TEST_F(SruServerTest, RefusesWithTheDocumentedStatus) {
 
 TEST_F(SruServerTest, AnswersTheLargestRangeToAnOrdinaryClient) {
   Start();
-  const std::string large = StripeLarge(kMaxReadBytes);
-  const grpc::Status status = Read(SruRequest("large", 0, 0, kMaxReadBytes));
+  const std::string large = StripeLarge(kMaxSruBytes);
+  const grpc::Status status = Read(SruRequest("large", 0, 0, kMaxSruBytes));
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_TRUE(response_.data() == large);
 }

@@ -101,6 +101,8 @@ TEST_F(StripeStoreTest, RefusesARangeThatTheStripeDoesNotHold) {
 
 TEST_F(StripeStoreTest, ChecksARangeWithTheErrorsOfItsRead) {
   EXPECT_TRUE(store_.CheckRange(0, "data", 0, 0, 35).ok());
+  ExpectRefused(store_.CheckRange(0, "data", 0, 0, kMaxSruBytes), absl::StatusCode::kOutOfRange, "has 35 bytes");
+  ExpectRefused(store_.CheckRange(0, "data", 0, 0, kMaxSruBytes + 1), absl::StatusCode::kInvalidArgument, "length is ");
   ExpectRefused(store_.CheckRange(0, "data", 0, 1, 35), absl::StatusCode::kOutOfRange, "has 35 bytes");
   ExpectRefused(store_.CheckRange(0, "data", 0, 0, 0), absl::StatusCode::kInvalidArgument, "length is ");
   ExpectRefused(store_.CheckRange(0, "other", 0, 0, 1), absl::StatusCode::kNotFound, "no file other at worker 0");

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "lib/grpc_wire/metadata_fields.h"
 #include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/timeout.h"
@@ -35,6 +36,19 @@ absl::Status ReadNumber(const HeaderField& field, int64_t least, int64_t most, i
       absl::StrCat(field.name, " \"", Snippet(field.value), "\" is not a number from ", least, " to ", most));
 }
 
+// Adds a "-bin" header, and splits joined values. They are encoded anew: gRPC's servers before 1.53 cut the connection
+// when a value is not their base64 (CVE-2023-32732), with the calls of all other clients on it.
+absl::Status AddBinary(const HeaderField& field, HeaderList& fields) {
+  for (const absl::string_view part : absl::StrSplit(field.value, ',')) {
+    std::string bytes;
+    if (!DecodeBinary(part, bytes)) {
+      return absl::InvalidArgumentError(absl::StrCat(field.name, " \"", Snippet(part), "\" is not base64"));
+    }
+    fields.push_back({field.name, EncodeBinary(bytes)});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_header) {
@@ -54,6 +68,8 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
       status.Update(ReadNumber(field, 0, kMaxResponseBytes, head.response_bytes.emplace()));
     } else if (field.name == "via") {
       absl::StrAppend(&head.via, head.via.empty() ? "" : ", ", field.value);
+    } else if (absl::EndsWith(field.name, "-bin")) {
+      status.Update(AddBinary(field, head.end_to_end));
     } else if (!IsHopField(field.name)) {
       head.end_to_end.push_back(std::move(field));
     }

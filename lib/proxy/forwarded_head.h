@@ -22,7 +22,7 @@ struct ForwardedHead {
   // kResponseBytesField: expected bytes of the response.
   std::optional<int64_t> response_bytes;
   std::string via;        // the proxies that the call has passed, the last one at the end; empty: none
-  HeaderList end_to_end;  // headers that the worker receives unchanged
+  HeaderList end_to_end;  // headers that the worker receives with the same values
 };
 
 // Request metadata of a fan-out's calls. The proxy uses it, and does not forward it to the worker.
@@ -32,7 +32,8 @@ inline constexpr int64_t kMaxWeight = 65536;
 
 // Parses the head of a request. `worker_header` is the name of the header that names the worker, or empty. Returns the
 // errors of ParseProtocolFields if the request is not a gRPC call. Returns InvalidArgument for a kBlockField of more
-// than 64 bytes, a kWeightField outside of 1 to kMaxWeight, or a kResponseBytesField outside of 0 to kMaxResponseBytes.
+// than 64 bytes, a kWeightField outside of 1 to kMaxWeight, a kResponseBytesField outside of 0 to kMaxResponseBytes, or a
+// "-bin" header that is not base64.
 absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_header);
 
 // Adds a proxy to `via` (RFC 9110, section 7.6.3). Returns FailedPrecondition if `via` already contains it, because the

@@ -105,6 +105,20 @@ TEST(ForwardedHeadTest, AFanOutThatIsOutOfBoundsIsNamedWithItsBound) {
   }
 }
 
+TEST(ForwardedHeadTest, BinaryValuesAreCheckedAndEncodedAnew) {
+  for (const char* value : {"!", "AAA!", "A", "AAAA,!"}) {
+    const absl::Status refused = ParseForwardedHead(Request({{"x-bin", value}}), "").status();
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << value;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("is not base64"));
+  }
+  EXPECT_THAT(Parse({{"x-bin", ""}}).end_to_end, Contains(HeaderField{"x-bin", ""}));
+  EXPECT_THAT(Parse({{"x-bin", "AAAA"}}).end_to_end, Contains(HeaderField{"x-bin", "AAAA"}));
+  EXPECT_THAT(Parse({{"x-bin", "AA=="}}).end_to_end, Contains(HeaderField{"x-bin", "AA"}));
+  const HeaderList joined = Parse({{"x-bin", "AAAA,BBBB"}}).end_to_end;
+  EXPECT_THAT(joined, Contains(HeaderField{"x-bin", "AAAA"}));
+  EXPECT_THAT(joined, Contains(HeaderField{"x-bin", "BBBB"}));
+}
+
 TEST(ForwardedHeadTest, AFieldMayNameTheWorkerWhichGetsItToo) {
   const HeaderField field{"x-worker", "10.0.0.7:7000"};
   const ForwardedHead head = Parse({field}, "x-worker");

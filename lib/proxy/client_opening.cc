@@ -27,6 +27,13 @@ bool BeginsHttp1(absl::string_view bytes) {
   return bytes.front() >= 'A' && bytes.front() <= 'Z';
 }
 
+// Returns the target with the port of HTTPS if it has none. grpc-go sends a name alone for "dns:///name".
+std::string WithPort(absl::string_view target) {
+  const size_t bracket = target.rfind(']');
+  const bool has_port = target.find(':', bracket == absl::string_view::npos ? 0 : bracket) != absl::string_view::npos;
+  return absl::StrCat(target, has_port ? "" : ":443");
+}
+
 }  // namespace
 
 ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
@@ -67,7 +74,7 @@ void ClientOpening::ReadHttp1() {
                   "set grpc_proxy in place of http_proxy");
   }
   kind_ = Kind::kConnect;
-  target_ = std::string(request.target());
+  target_ = WithPort({request.target().data(), request.target().size()});
   head_bytes_ = taken;
 }
 

@@ -71,8 +71,14 @@ TEST(ClientOpeningTest, ConnectNamesItsTargetAndLeavesWhatFollows) {
 }
 
 TEST(ClientOpeningTest, TheTargetOfConnectIsTakenAsItIs) {
-  for (const char* target : {"10.0.0.7:7000", "[fd00::7]:7000", "no-port", "unix:/run/w"}) {
+  for (const char* target : {"10.0.0.7:7000", "[fd00::7]:7000", "unix:/run/w"}) {
     EXPECT_EQ(Open(absl::StrCat("CONNECT ", target, " HTTP/1.1\r\n\r\n")).target, target);
+  }
+}
+
+TEST(ClientOpeningTest, ATargetWithoutAPortIsOneOfHttps) {
+  for (const char* target : {"name", "10.0.0.7", "[fd00::7]"}) {
+    EXPECT_EQ(Open(absl::StrCat("CONNECT ", target, " HTTP/1.1\r\n\r\n")).target, absl::StrCat(target, ":443"));
   }
 }
 

@@ -296,7 +296,7 @@ bool ProxiedCall::OnResponseData(absl::string_view bytes, bool end_stream) {
   const bool has_more = worker_ != nullptr && worker_->response().pending_message_bytes() > 0;
   const int64_t unsent_bytes = client_->UnsentBytes(*this) + static_cast<int64_t>(bytes.size());
   client_->SendData(*this, std::string(bytes), end_stream,
-                    /*more=*/has_more && held_response_.MayWaitForMore(unsent_bytes));
+                    /*more=*/!end_stream && has_more && held_response_.MayWaitForMore(unsent_bytes));
   CountResponse();
   if (end_stream) Drive([](ProxyCallLogic& logic, auto& actions) { logic.OnResponseEnd(actions); });
   return true;

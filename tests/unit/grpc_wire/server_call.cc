@@ -58,6 +58,12 @@ size_t ServerCall::SendData(std::string bytes) {
   return kept.value_or(0);
 }
 
+void ServerCall::SendDataAndEnd(std::string bytes) {
+  if (closed_) return;
+  const auto kept = session_.SendData(stream_, std::move(bytes), /*end_stream=*/true);
+  EXPECT_TRUE(kept.ok()) << kept.status();
+}
+
 void ServerCall::SendTrailers(const absl::Status& status, absl::string_view details, const Metadata& metadata) {
   if (!closed_) session_.SendHeaders(stream_, ToTrailers(status, details, metadata), /*end_stream=*/true);
 }

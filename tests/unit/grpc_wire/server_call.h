@@ -35,6 +35,7 @@ class ServerCall : public StreamEvents {
   void SendHead(const Metadata& metadata = {});
   // Returns the number of bytes that wait for the client's window. OnWritable reports when they have been sent.
   size_t SendData(std::string bytes);
+  void SendDataAndEnd(std::string bytes);  // without trailers, which no server of gRPC does
   void SendTrailers(const absl::Status& status = absl::OkStatus(), absl::string_view details = "",
                     const Metadata& metadata = {});
   void Reset(Http2Error error);

@@ -94,6 +94,15 @@ TEST_F(AnswerWritesTest, AMessageComesToItsClientWhole) {
   EXPECT_EQ(call.status(), "0");
 }
 
+TEST_F(AnswerWritesTest, WhatEndsWithinAMessageComesAtOnce) {
+  Start();
+  const auto client = NewClient();
+  const Stream& call = AskForPart(*client);
+  worker_.Run([&] { worker_.calls().back()->SendDataAndEnd("end"); });
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.data.size(), kMessageBytes / 2 + 3);
+}
+
 TEST_F(AnswerWritesTest, TheNextMessageWaitsAsWell) {
   Start();
   const auto client = NewClient();

@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 
 #include "absl/types/span.h"
+#include "lib/cli/descriptor_limit.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_loop.h"
@@ -37,6 +38,7 @@ void LogLookUps(const absl::Status& state) {
 
 absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const AggregatorOptions& options,
                                                                           IoThread& io_thread) {
+  RaiseDescriptorLimit();
   auto link = CreateLoggedLink(options.link);
   if (!link.ok()) return link.status();
   std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), options, io_thread));
@@ -83,6 +85,7 @@ void AggregatorServer::FindWorkers(const AggregatorOptions& options) {
 absl::Status AggregatorServer::StartServing(const AggregatorOptions& options) {
   RpcServer::Options rpc_options = options.rpc_server;
   rpc_options.ready = reader_.Get() != nullptr;
+  rpc_options.on_refused = RefusedConnectionLog();
   std::vector<grpc::Service*> services = {&service_};
   if (mid_level_) services.push_back(&mid_level_->service());
   auto rpc_server = RpcServer::Start(rpc_options, services);

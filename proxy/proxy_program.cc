@@ -14,8 +14,8 @@
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/telemetry/metric_families.h"
-#include "proxy/descriptor_limit.h"
-#include "proxy/log_limit.h"
+#include "lib/cli/descriptor_limit.h"
+#include "lib/cli/log_limit.h"
 
 namespace sluice {
 namespace {

@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "lib/cli/descriptor_limit.h"
 #include "lib/cli/logging.h"
 
 namespace sluice {
 
 absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOptions& options, IoThread& io_thread) {
+  RaiseDescriptorLimit();
   absl::StatusOr<StripeStore> store = StripeStore::Open(options.data);
   if (!store.ok()) return store.status();
   std::unique_ptr<WorkerServer> server(new WorkerServer(options, *std::move(store), io_thread));
@@ -14,7 +16,9 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   if (!admin.ok()) return admin;
   std::vector<grpc::Service*> services = {&server->sru_service_};
   if (options.probe) services.push_back(&server->probe_service_);
-  absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(options.rpc_server, services);
+  RpcServer::Options rpc_options = options.rpc_server;
+  rpc_options.on_refused = RefusedConnectionLog();
+  absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(rpc_options, services);
   if (!rpc_server.ok()) return rpc_server.status();
   server->rpc_server_ = *std::move(rpc_server);
   return server;

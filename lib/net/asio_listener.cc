@@ -9,6 +9,7 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -151,6 +152,14 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     const auto shared = std::make_shared<stream_protocol::socket>(std::move(socket));
     connection.start = [this, self = shared_from_this(), shared, peer = connection.peer](StreamSocketEvents& events) {
       return AcceptStream(executor_, std::move(*shared), peer, options_.tls, events);
+    };
+    connection.release = [shared, tcp = is_tcp_] {
+      boost::system::error_code ignored;
+      if (tcp) shared->set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+      shared->native_non_blocking(true, ignored);
+      const int fd = shared->release(ignored);
+      fcntl(fd, F_SETFD, FD_CLOEXEC);
+      return fd;
     };
     on_accept_(std::move(connection));
   }

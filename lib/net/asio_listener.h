@@ -15,8 +15,10 @@ namespace sluice {
 
 // A connection that a listener has accepted.
 struct AcceptedConnection {
-  // Makes its stream, as AcceptStream. If it is not called, the connection is closed.
+  // Makes its stream, as AcceptStream. If neither this nor `release` is called, the connection is closed.
   std::function<std::unique_ptr<StreamSocket>(StreamSocketEvents& events)> start;
+  // Returns its socket instead, which the caller must close: a file descriptor that does not block, with TCP_NODELAY.
+  std::function<int()> release;
   bool local = false;              // the client is on this host: a Unix socket, or an address of loopback
   std::optional<uint32_t> client;  // user id of the client, on a Unix socket (SO_PEERCRED of unix(7))
   std::string peer;                // the client's address, for errors: "10.0.0.7:41234", "a client" of a Unix socket

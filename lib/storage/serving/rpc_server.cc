@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/server_builder.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -16,11 +18,22 @@
 namespace sluice {
 namespace {
 
+// While fewer file descriptors than these are left, new connections are closed. If the process may have few, a quarter.
+constexpr uint64_t kSpareDescriptors = 64;
+// Of TLS and HTTP/2's preface; gRPC's default is two minutes.
+constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr absl::Duration kMaxDrain = absl::Hours(24 * 365);  // the range of the wall clock ends not much later
 
-std::string WithPort(const std::string& address, int port) {
+// Returns the address with the port of `bound`.
+std::string WithPort(const std::string& address, const std::string& bound) {
   if (IsUnixAddress(address)) return address;
-  return absl::StrCat(address.substr(0, address.rfind(':') + 1), port);
+  return address.substr(0, address.rfind(':')) + bound.substr(bound.rfind(':'));
+}
+
+uint64_t MaxDescriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<uint64_t>::max();
+  return limit.rlim_cur - std::min(kSpareDescriptors, limit.rlim_cur / 4);
 }
 
 }  // namespace
@@ -37,26 +50,63 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   builder.RegisterCallbackGenericService(&server->health_);
   builder.SetResourceQuota(grpc::ResourceQuota("sluice").Resize(options.memory_bytes));
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
-  // By default two servers on one port each get half of the connections, without an error.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   // Disable the probe of the bandwidth-delay product: requests are small, so their window need not grow. The probe
   // would send a ping with each response, and an acknowledgement of its echo. These would be two of ten packets through
   // the bottleneck, and no budget counts them.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  std::vector<int> ports(options.listen.size(), 0);
-  for (size_t i = 0; i < ports.size(); ++i) {
-    builder.AddListeningPort(options.listen[i], *credentials, &ports[i]);
-  }
+  using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *credentials);
   server->server_ = builder.BuildAndStart();
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i] == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen[i],
-                                                 ": the port is in use, or the address is not one of this machine"));
-    }
-    server->addresses_.push_back(WithPort(options.listen[i], ports[i]));
-  }
   if (!server->server_) return absl::UnavailableError("gRPC cannot start a server");
+  if (absl::Status listens = server->Listen(options.listen); !listens.ok()) {
+    server->CloseListeners();
+    server->server_->Shutdown();
+    server->server_.reset();
+    return listens;
+  }
   return server;
+}
+
+RpcServer::RpcServer(const Options& options)
+    : drain_delay_(options.drain_delay),
+      drain_timeout_(options.drain_timeout),
+      on_refused_(options.on_refused),
+      max_descriptors_(MaxDescriptors()),
+      health_(options.ready) {}
+
+absl::Status RpcServer::Listen(const std::vector<std::string>& addresses) {
+  absl::Status status;
+  executor_.Await([&] {
+    for (const std::string& address : addresses) {
+      auto listener = AsioListener::Listen(executor_, address, {.tls = nullptr},
+                                           [this](const AcceptedConnection& connection) { Take(connection); });
+      status.Update(listener.status());
+      if (!listener.ok()) return;
+      addresses_.push_back(WithPort(address, (*listener)->address()));
+      listeners_.push_back(*std::move(listener));
+    }
+  });
+  return status;
+}
+
+// The kernel takes the lowest number that is free for a descriptor. So a high number says that many are open.
+void RpcServer::Take(const AcceptedConnection& connection) {
+  const int fd = connection.release();
+  if (fd < 0) return;
+  if (static_cast<uint64_t>(fd) >= max_descriptors_) {
+    close(fd);
+    if (on_refused_ != nullptr) on_refused_(connection.peer);
+    return;
+  }
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters accepted;
+  accepted.fd = fd;
+  acceptor_->HandleNewConnection(&accepted);
+}
+
+void RpcServer::CloseListeners() {
+  executor_.Await([this] { listeners_.clear(); });
+  executor_.Stop();
 }
 
 RpcServer::~RpcServer() {
@@ -76,6 +126,7 @@ void RpcServer::Drain() {
     health_.SetReady(false);
   }
   absl::SleepFor(std::min(drain_delay_, kMaxDrain));
+  CloseListeners();
   health_.EndWatches();
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(std::min(drain_timeout_, kMaxDrain)));
   server_->Wait();

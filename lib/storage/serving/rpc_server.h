@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,11 +9,14 @@
 
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "lib/net/asio_executor.h"
+#include "lib/net/asio_listener.h"
 #include "lib/storage/serving/health_service.h"
 #include "lib/tls/server_tls.h"
 
@@ -20,13 +25,18 @@ namespace sluice {
 // The gRPC server of every program. It has a health service, optional reflection, bounded memory, a port that no other
 // server shares, and a drain that lets calls finish. One thread owns and drains it.
 //
+// It accepts connections itself, on a thread of its own, and gives them to gRPC. gRPC's listener up to version 1.53
+// never accepts again once the process ran out of file descriptors (CVE-2023-4785). This one waits for free
+// descriptors, and closes new connections while few are left, so that files and connections to workers get theirs.
+//
 // The health service has three names. "" and "readiness" report whether the server accepts new calls. "liveness"
 // reports that the process runs, even while it drains. Otherwise a supervisor would kill it during the drain.
 class RpcServer {
  public:
   struct Options {
-    std::vector<std::string> listen;  // host:port or unix:PATH; port 0 selects a free port
-    std::optional<ServerTls> tls;     // for all addresses, Unix sockets included; absent: no TLS
+    // IP:port, localhost:port, unix:PATH or unix-abstract:NAME; port 0 selects a free port.
+    std::vector<std::string> listen;
+    std::optional<ServerTls> tls;  // for all addresses, Unix sockets included; absent: no TLS
     bool reflection = false;
     size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
     int max_request_bytes = 64 << 10;
@@ -34,10 +44,13 @@ class RpcServer {
     // How long a drain reports NOT_SERVING before it refuses calls, so that clients and load balancers notice.
     absl::Duration drain_delay;
     bool ready = true;  // the initial health
+    // Called on the accepting thread when a connection is closed because few file descriptors are left. May be null.
+    std::function<void(const std::string& peer)> on_refused;
   };
 
-  // Starts a server, which serves when this returns. Returns Unavailable if an address is in use or not one of this
-  // machine, and the errors of ValidateServerTls. The services must outlive the server.
+  // Starts a server, which serves when this returns. Returns InvalidArgument for what is no such address, Unavailable
+  // if an address is in use or not one of this machine, and the errors of ValidateServerTls. The services must outlive
+  // the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options,
                                                           const std::vector<grpc::Service*>& services);
   ~RpcServer();
@@ -53,16 +66,23 @@ class RpcServer {
   void Drain();
 
  private:
-  explicit RpcServer(const Options& options)
-      : drain_delay_(options.drain_delay), drain_timeout_(options.drain_timeout), health_(options.ready) {}
+  explicit RpcServer(const Options& options);
+  absl::Status Listen(const std::vector<std::string>& addresses);
+  void Take(const AcceptedConnection& connection);
+  void CloseListeners();
 
   const absl::Duration drain_delay_;
   const absl::Duration drain_timeout_;
+  const std::function<void(const std::string& peer)> on_refused_;
+  const uint64_t max_descriptors_;
   std::vector<std::string> addresses_;
   HealthService health_;
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  AsioExecutor executor_;
+  std::vector<std::unique_ptr<AsioListener>> listeners_;  // on the executor's thread
 };
 
 }  // namespace sluice

@@ -1,12 +1,17 @@
 #include "lib/storage/serving/rpc_server.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "sluice/v1/probe_service.grpc.pb.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
@@ -14,6 +19,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/net/socket_address.h"
 #include "tests/eventually.h"
 #include "tests/has_code.h"
 #include "tests/unit/net/silent_listener.h"
@@ -121,6 +127,47 @@ TEST_F(RpcServerTest, TwoServersDoNotShareAPort) {
 TEST_F(RpcServerTest, AnAddressOfAnotherMachineIsUnavailable) {
   EXPECT_THAT(RpcServer::Start({.listen = {"192.0.2.1:7000"}}, {&service_}).status(),
               HasCode(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(RpcServerTest, WhatIsNoAddressIsInvalid) {
+  EXPECT_THAT(RpcServer::Start({.listen = {"shards:7000"}}, {&service_}).status(),
+              HasCode(absl::StatusCode::kInvalidArgument));
+}
+
+// gRPC's own listener stops for good here.
+TEST_F(RpcServerTest, ServesAgainAfterTheDescriptorsRanOut) {
+  service_.let_go.Notify();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest = dup(STDIN_FILENO);
+  close(lowest);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(lowest) + 100;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  RpcServer::Options options = OnLoopback();
+  std::atomic<int> refused = 0;
+  options.on_refused = [&](const std::string& peer) {
+    EXPECT_THAT(peer, HasSubstr("127.0.0.1:"));
+    ++refused;
+  };
+  const auto server = RpcServer::Start(options, {&service_});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<int> clients;
+  int accepted_at = 0;
+  // Until this process has no descriptor left. Each connection takes one here, and one in the server.
+  while (true) {
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    if (client < 0) break;
+    clients.push_back(client);
+    const auto address = *ParseSocketAddress((*server)->addresses()[0], SocketUse::kConnect);
+    ASSERT_EQ(connect(client, address.data(), static_cast<socklen_t>(address.size())), 0);
+    if (refused == 0) accepted_at = static_cast<int>(clients.size());
+  }
+  EXPECT_GT(accepted_at, 10);
+  EXPECT_TRUE(testing::Eventually([&] { return refused > 0; }));
+  for (const int client : clients) close(client);
+  EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_F(RpcServerTest, DrainWaitsForACallUnderWay) {

@@ -1,8 +1,14 @@
-#include "proxy/descriptor_limit.h"
+#include "lib/cli/descriptor_limit.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
 
 #include <sys/resource.h>
 
 #include "absl/strings/str_cat.h"
+#include "lib/cli/log_limit.h"
+#include "lib/cli/logging.h"
 
 namespace sluice {
 namespace {
@@ -26,6 +32,16 @@ absl::Status CheckDescriptorLimit(size_t connections, uint64_t descriptors) {
   return absl::ResourceExhaustedError(
       absl::StrCat("limits.connections is ", connections, ", which with ", kOtherDescriptors, " others needs ", needed,
                    " file descriptors; the process may have ", descriptors, " (the hard limit of RLIMIT_NOFILE)"));
+}
+
+std::function<void(const std::string& peer)> RefusedConnectionLog() {
+  constexpr std::chrono::seconds kInterval{10};
+  return [limit = std::make_shared<LogLimit>(kInterval, 1)](const std::string& peer) {
+    const std::optional<int64_t> unlogged = limit->Take("", std::chrono::steady_clock::now());
+    if (!unlogged.has_value()) return;
+    Log(LogLevel::kWarning, "a connection is closed: few file descriptors are left",
+        {{"client", peer}, {"unlogged", *unlogged}, {"reason", "raise the hard limit of RLIMIT_NOFILE"}});
+  };
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "proxy/log_limit.h"
+#include "lib/cli/log_limit.h"
 
 #include <utility>
 

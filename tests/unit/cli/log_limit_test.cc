@@ -1,4 +1,4 @@
-#include "proxy/log_limit.h"
+#include "lib/cli/log_limit.h"
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"

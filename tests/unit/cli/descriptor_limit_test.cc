@@ -1,4 +1,4 @@
-#include "proxy/descriptor_limit.h"
+#include "lib/cli/descriptor_limit.h"
 
 #include <string>
 

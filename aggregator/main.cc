@@ -2,8 +2,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "sluice/plan.h"
 
 #include "aggregator/aggregator_server.h"
@@ -25,9 +23,7 @@ namespace {
 struct AggregatorFlags {
   void AddTo(CLI::App& app) {
     ConfigFlags(config).AddTo(app);
-    app.add_option("--ready_file", ready_file,
-                   "File to write the bound addresses to when the server serves, one per line")
-        ->type_name("FILE");
+    AddReadyFileFlag(app, ready_file);
   }
 
   v1::AggregatorConfig config;

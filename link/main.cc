@@ -3,8 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "sluice/v1/config.pb.h"
 
 #include "lib/cli/config_flags.h"
@@ -40,9 +38,7 @@ class LinkDaemon {
 
   void AddFlags(CLI::App& app) {
     ConfigFlags(config_).AddTo(app);
-    app.add_option("--ready_file", ready_file_,
-                   "File to write the socket and the admin address to when the daemon serves, one per line")
-        ->type_name("FILE");
+    AddReadyFileFlag(app, ready_file_);
   }
 
   absl::Status Configure() {

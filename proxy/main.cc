@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "sluice/plan.h"
 
 #include "absl/status/status.h"
@@ -38,9 +36,7 @@ struct ProxyFlags {
     flags.SetParser("route", [this](const std::vector<std::string>& list) { return SetRoutes(list); });
     flags.SetParser("client", [this](const std::vector<std::string>& list) { return SetClients(list); });
     flags.AddTo(app);
-    app.add_option("--ready_file", ready_file,
-                   "File to write the bound addresses to when the proxy serves, one per line")
-        ->type_name("FILE");
+    AddReadyFileFlag(app, ready_file);
   }
 
   v1::ProxyConfig config;

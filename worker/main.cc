@@ -3,8 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "sluice/v1/config.pb.h"
 
 #include "absl/strings/str_join.h"
@@ -28,9 +26,7 @@ class Worker {
 
   void AddFlags(CLI::App& app) {
     ConfigFlags(config_).AddTo(app);
-    app.add_option("--ready_file", ready_file_,
-                   "File to write the bound addresses to when the server serves, one per line")
-        ->type_name("FILE");
+    AddReadyFileFlag(app, ready_file_);
   }
 
   absl::Status Configure() {

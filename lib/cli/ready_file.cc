@@ -7,10 +7,17 @@
 #include <fstream>
 #include <system_error>
 
+#include <CLI/CLI.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace sluice {
+
+void AddReadyFileFlag(CLI::App& app, std::string& path) {
+  app.add_option("--ready_file", path, "File to write the bound addresses to when the server serves, one per line")
+      ->type_name("FILE");
+}
 
 absl::Status WriteReadyFile(const std::string& path, const std::vector<std::string>& addresses) {
   if (path.empty()) return absl::OkStatus();

@@ -7,11 +7,14 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/server_builder.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "lib/net/asio_executor.h"
+#include "lib/net/asio_listener.h"
 #include "lib/net/worker_address.h"
 #include "lib/storage/serving/server_credentials.h"
 
@@ -73,13 +76,14 @@ RpcServer::RpcServer(const Options& options)
       drain_timeout_(options.drain_timeout),
       on_refused_(options.on_refused),
       max_descriptors_(MaxDescriptors()),
-      health_(options.ready) {}
+      health_(options.ready),
+      executor_(std::make_unique<AsioExecutor>()) {}
 
 absl::Status RpcServer::Listen(const std::vector<std::string>& addresses) {
   absl::Status status;
-  executor_.Await([&] {
+  executor_->Await([&] {
     for (const std::string& address : addresses) {
-      auto listener = AsioListener::Listen(executor_, address, {.tls = nullptr},
+      auto listener = AsioListener::Listen(*executor_, address, {.tls = nullptr},
                                            [this](const AcceptedConnection& connection) { Take(connection); });
       status.Update(listener.status());
       if (!listener.ok()) return;
@@ -105,8 +109,8 @@ void RpcServer::Take(const AcceptedConnection& connection) {
 }
 
 void RpcServer::CloseListeners() {
-  executor_.Await([this] { listeners_.clear(); });
-  executor_.Stop();
+  executor_->Await([this] { listeners_.clear(); });
+  executor_->Stop();
 }
 
 RpcServer::~RpcServer() {

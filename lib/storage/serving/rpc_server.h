@@ -9,18 +9,23 @@
 
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "lib/net/asio_executor.h"
-#include "lib/net/asio_listener.h"
 #include "lib/storage/serving/health_service.h"
 #include "lib/tls/server_tls.h"
 
+namespace grpc::experimental {
+class ExternalConnectionAcceptor;
+}
+
 namespace sluice {
+
+struct AcceptedConnection;
+class AsioExecutor;
+class AsioListener;
 
 // The gRPC server of every program. It has a health service, optional reflection, bounded memory, a port that no other
 // server shares, and a drain that lets calls finish. One thread owns and drains it.
@@ -81,7 +86,7 @@ class RpcServer {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  AsioExecutor executor_;
+  const std::unique_ptr<AsioExecutor> executor_;
   std::vector<std::unique_ptr<AsioListener>> listeners_;  // on the executor's thread
 };
 

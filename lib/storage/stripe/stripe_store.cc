@@ -58,7 +58,13 @@ absl::StatusOr<std::vector<std::string>> ListFolder(int folder) {
   if (entries == nullptr) return ErrnoStatus(errno, "cannot list a folder");
   own->Release();  // closedir closes it
   std::vector<std::string> names;
-  while (const dirent* entry = readdir(entries.get())) names.emplace_back(entry->d_name);
+  while (true) {
+    errno = 0;  // readdir returns null for an error, too
+    const dirent* entry = readdir(entries.get());
+    if (entry == nullptr) break;
+    names.emplace_back(entry->d_name);
+  }
+  if (errno != 0) return ErrnoStatus(errno, "cannot list a folder");
   std::sort(names.begin(), names.end());
   return names;
 }

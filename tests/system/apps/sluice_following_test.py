@@ -14,6 +14,7 @@ import time
 import urllib.error
 
 sys.dont_write_bytecode = True
+from certificates import Authority  # noqa: E402
 from name_server import NameServer  # noqa: E402
 from serving import PATIENCE, SRU_BYTES, WORKERS, ServingTest, fetch, main, metric, program, run, wait_until  # noqa: E402
 
@@ -106,6 +107,20 @@ class ReloadTest(FollowingTest):
         self.await_samples(aggregator, {self.INVALID: len(wrong) + 1})
         self.reads_right(aggregator)
         self.assertEqual(metric(aggregator, self.APPLIED), 0)
+
+    def test_a_change_while_a_file_of_tls_is_wrong_changes_nothing(self):
+        authority = Authority(self.path("."), "ca")
+        self.config["tls"] = {"ca": authority.file}
+        self.write(self.config)
+        aggregator = self.start_configured()
+        with open(authority.file, "w", encoding="utf-8"):
+            pass
+        self.write({**self.config, "workers": self.workers.addresses[:2], "link": {"buffer": "64kb"}})
+        wait_until(lambda: metric(aggregator, self.REFUSED) + metric(aggregator, self.INVALID) == 1, "the refusal")
+        self.assertIn("ca", aggregator.text())
+        self.assertEqual(metric(aggregator, self.APPLIED), 0)
+        self.assertEqual(metric(aggregator, "sluice_budget_limit_bytes"), 32 * 1024)
+        self.assertEqual(metric(aggregator, "sluice_workers_wanted"), WORKERS)
 
     def test_a_flag_still_wins(self):
         aggregator = self.start_configured("--buffer", "20kb", "--attempts", "3")

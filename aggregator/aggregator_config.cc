@@ -9,9 +9,8 @@
 #include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
+#include "lib/net/asio_listener.h"
 #include "lib/net/host_port.h"
-#include "lib/net/socket_address.h"
-#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {
@@ -64,10 +63,8 @@ absl::Status CheckReader(const AggregatorOptions& options) {
 }
 
 absl::Status CheckAddresses(const v1::AggregatorConfig& config) {
-  if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
-  const bool is_unix = IsUnixAddress(config.listen());
-  absl::Status status = is_unix ? NamesField("listen", ParseSocketAddress(config.listen(), SocketUse::kListen).status())
-                                : CheckAddress("listen", config.listen());
+  if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give IP:port or unix:PATH");
+  absl::Status status = NamesField("listen", AsioListener::Validate(config.listen()));
   if (!config.admin().empty()) status.Update(CheckAddress("admin", config.admin()));
   return status;
 }

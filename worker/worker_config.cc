@@ -5,34 +5,21 @@
 #include "absl/strings/str_cat.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
+#include "lib/net/asio_listener.h"
 #include "lib/net/host_port.h"
-#include "lib/net/socket_address.h"
-#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {
 
 constexpr absl::Duration kMaxTime = absl::Hours(1);  // a larger value is probably a wrong unit
 
-// Returns an address that gRPC accepts: it does not accept "*:9100".
-absl::StatusOr<std::string> ListenAddress(const std::string& text) {
-  if (IsUnixAddress(text)) {
-    const absl::Status valid = ParseSocketAddress(text, SocketUse::kListen).status();
-    if (valid.ok()) return text;
-    return absl::InvalidArgumentError(absl::StrCat("listen: ", valid.message()));
-  }
-  const absl::StatusOr<HostPort> address = ParseHostPort(text);
-  if (!address.ok()) return absl::InvalidArgumentError(absl::StrCat("listen: ", address.status().message()));
-  if (address->host.empty()) return absl::StrCat("[::]:", address->port);
-  return text;
-}
-
 absl::Status ParseListen(const v1::WorkerConfig& config, WorkerOptions& options) {
-  if (config.listen().empty()) return absl::InvalidArgumentError("listen: no address is given; give host:port");
-  for (const std::string& text : config.listen()) {
-    absl::StatusOr<std::string> address = ListenAddress(text);
-    if (!address.ok()) return address.status();
-    options.rpc_server.listen.push_back(*std::move(address));
+  if (config.listen().empty()) return absl::InvalidArgumentError("listen: no address is given; give IP:port");
+  for (const std::string& address : config.listen()) {
+    if (absl::Status valid = AsioListener::Validate(address); !valid.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("listen: ", valid.message()));
+    }
+    options.rpc_server.listen.push_back(address);
   }
   return absl::OkStatus();
 }

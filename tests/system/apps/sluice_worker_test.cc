@@ -118,8 +118,8 @@ TEST_F(SluiceWorkerTest, RefusesWhatWasWrittenWrong) {
   const std::string data = "--data=" + Path("data");
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{data}, "listen: no address is given"},
-      {{data, "--listen", "here"}, "listen: \"here\" has no port"},
-      {{data, "--listen", "127.0.0.1:70000"}, "listen: \"127.0.0.1:70000\" has no port from 0 to 65535"},
+      {{data, "--listen", "here"}, "listen: \"here\" is neither an IP address with a port nor a Unix socket"},
+      {{data, "--listen", "127.0.0.1:70000"}, "listen: \"127.0.0.1:70000\" is neither"},
       {{data, "--listen", "127.0.0.1:0,there"}, "listen: \"there\""},
       {{"--listen", "127.0.0.1:0"}, "data: no folder is given"},
       {{data, "--listen", "127.0.0.1:0", "--admin", "x"}, "admin: \"x\" has no port"},

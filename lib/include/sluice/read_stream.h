@@ -11,11 +11,17 @@
 
 namespace sluice {
 
+struct ReadHeader;
+
 struct ReadOptions {
   // If true, the read continues without SRUs that it cannot get, and reports them as MissingBytes.
   bool allow_partial = false;
   // Time for the whole read; the reader's block_timeout applies to each block as well.
   absl::Duration timeout = absl::InfiniteDuration();
+  // Called once the file is known, before any of its bytes are requested, and again if the file turns out to be striped
+  // anew. An error ends the read: it has cost the link nothing. It runs on the link's thread, must not wait, and may
+  // run until shortly after the stream is dropped. May be null.
+  std::function<absl::Status(const ReadHeader& header)> admit = nullptr;
 };
 
 // The parts of a read, in this order: one ReadHeader; then ReadChunk and MissingBytes, which together cover the bytes

@@ -183,7 +183,7 @@ absl::Status FileRead::Begin() {
                        .workers = layout.Workers(),
                        .file_crc32c = layout.manifest().file_crc32c(),
                        .upper_manifest_crc32c = layout.manifest().upper_manifest_crc32c()};
-  return absl::OkStatus();
+  return options_.admit == nullptr ? absl::OkStatus() : options_.admit(*header_);
 }
 
 // Fetches the current manifest, which shows whether the remembered one was stale. Once: the parts that follow are

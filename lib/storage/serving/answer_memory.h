@@ -20,7 +20,7 @@ class AnswerMemory {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
-    // Takes memory; call it once. Returns ResourceExhausted if too little is left.
+    // Takes memory in place of what it has taken before. Returns ResourceExhausted if too little is left.
     absl::Status Take(uint64_t bytes);
 
    private:

@@ -60,8 +60,8 @@ uint64_t HeldBytes(const ReadHeader& header, int64_t segment_bytes) {
 // One read of one client. gRPC runs its methods one after the other, except OnCancel, which only touches the stream.
 class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
  public:
-  ReadReactor(std::shared_ptr<ReadStream> stream, AnswerMemory& memory, int64_t segment_bytes)
-      : segment_bytes_(segment_bytes), held_(memory), stream_(std::move(stream)) {
+  ReadReactor(std::shared_ptr<ReadStream> stream, std::shared_ptr<ReadAdmission::Read> admission)
+      : admission_(std::move(admission)), stream_(std::move(stream)) {
     AskForPart();
   }
 
@@ -70,12 +70,16 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
       stream_->Cancel();
       Finish(grpc::Status::CANCELLED);
     } else {
+      admission_->OnTaken(std::chrono::steady_clock::now());
       AskForPart();
     }
   }
 
   void OnCancel() override { stream_->Cancel(); }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    admission_->OnOver();  // the context is gone after this
+    delete this;
+  }
 
  private:
   void AskForPart() {
@@ -85,20 +89,15 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
   }
 
   void OnPart(absl::StatusOr<ReadPart> part) {
-    absl::Status status = part.status();
-    if (const auto* header = part.ok() ? std::get_if<ReadHeader>(&*part) : nullptr) {
-      status = held_.Take(HeldBytes(*header, segment_bytes_));
-    }
     // The reactor destroys the stream, which cancels its fetches.
-    if (!status.ok()) return Finish(ToGrpc(status));
+    if (!part.ok()) return Finish(ToGrpc(part.status()));
     const bool last = std::holds_alternative<ReadSummary>(*part);
     response_ = ToResponse(*std::move(part));
     if (last) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&response_);
   }
 
-  const int64_t segment_bytes_;
-  AnswerMemory::Share held_;  // outlives the stream
+  const std::shared_ptr<ReadAdmission::Read> admission_;  // the stream has it, too
   const std::shared_ptr<ReadStream> stream_;
   v1::ReadResponse response_;
 };
@@ -116,10 +115,15 @@ grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServ
   std::shared_ptr<BlockReader> reader = source_();
   if (!reader) return new RefusedRead({grpc::StatusCode::UNAVAILABLE, "no worker is known yet"});
   const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
+  const auto admission = std::make_shared<ReadAdmission::Read>(
+      admission_, [context] { context->TryCancel(); }, std::chrono::steady_clock::now());
+  ReadOptions options{.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)};
+  options.admit = [admission, segment_bytes = segment_bytes_.load()](const ReadHeader& header) {
+    return admission->Admit(HeldBytes(header, segment_bytes), std::chrono::steady_clock::now());
+  };
   // gRPC owns the reactor until OnDone, which deletes it.
-  std::shared_ptr<ReadStream> stream =
-      reader->Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)});
-  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)), held_, segment_bytes_);
+  std::shared_ptr<ReadStream> stream = reader->Open(request->file(), block, options);
+  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)), admission);
 }
 
 }  // namespace sluice

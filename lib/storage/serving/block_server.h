@@ -1,13 +1,15 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "sluice/v1/block_service.grpc.pb.h"
 
 #include "lib/storage/blocks/reader_source.h"
-#include "lib/storage/serving/answer_memory.h"
+#include "lib/storage/serving/read_admission.h"
 
 namespace sluice {
 
@@ -20,10 +22,13 @@ class BlockServer final : public v1::BlockService::CallbackService {
   // its client is slow.
   static constexpr uint64_t kMaxHeldBytes = uint64_t{1} << 30;
 
+  // If a read finds too little memory, reads whose clients have taken nothing for this time are cancelled.
+  static constexpr std::chrono::seconds kStallTimeout{30};
+
   // Each read gets its reader from `source`, and ends with Unavailable if that returns null. A read ends with
-  // ResourceExhausted if it and the current reads would hold more than `max_held_bytes`.
+  // ResourceExhausted if it and the current reads would hold more than `max_held_bytes`. It has then requested no SRU.
   explicit BlockServer(ReaderSource source, uint64_t max_held_bytes = kMaxHeldBytes)
-      : source_(std::move(source)), held_(max_held_bytes) {}
+      : source_(std::move(source)), admission_(std::make_shared<ReadAdmission>(max_held_bytes, kStallTimeout)) {}
 
   // Sets BlockReader::Options::segment_bytes of future readers.
   void SetSegmentBytes(int64_t bytes) { segment_bytes_ = bytes; }
@@ -33,7 +38,7 @@ class BlockServer final : public v1::BlockService::CallbackService {
 
  private:
   const ReaderSource source_;
-  AnswerMemory held_;
+  const std::shared_ptr<ReadAdmission> admission_;  // also for reads that have just ended
   std::atomic<int64_t> segment_bytes_ = BlockReader::Options().segment_bytes;
 };
 

@@ -119,11 +119,11 @@ TEST_F(TunnelTest, CallsToATargetThatMayNotBeReachedEndWithTheReason) {
 TEST_F(TunnelTest, ATargetThatCannotBeReachedIsARefusedConnect) {
   StartProxy();
   EXPECT_THAT(Answer(Connect("unix:/run/docker.sock")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
-  EXPECT_THAT(Answer(Connect("no-port")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_THAT(Answer(Connect("no-port.invalid")), StartsWith("HTTP/1.1 502 Bad Gateway\r\n"));
   EXPECT_THAT(Answer(Connect("no.such.name.invalid:80")), StartsWith("HTTP/1.1 502 Bad Gateway\r\n"));
   EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 3);
   EXPECT_THAT(log_.events(), ElementsAre(StartsWith("refused unix:/run/docker.sock : \"unix:"),
-                                         StartsWith("refused no-port : \"no-port\" names no worker"),
+                                         StartsWith("refused no-port.invalid:443 : no-port.invalid:443: look up"),
                                          StartsWith("refused no.such.name.invalid:80 : no.such.name.invalid:80: ")));
 }
 

@@ -86,11 +86,15 @@ endfunction()
 
 # sluice_test(slot_plan_test SOURCES ... DEPENDS ... LABELS core): one GoogleTest program, every case of it one ctest
 # case. The label core means no gRPC, and threads that it also has threads: ThreadSanitizer runs those. Without a label it is
-# grpc. The target core_tests builds all with that label.
+# grpc. The target core_tests builds all with that label. COST is the seconds of the longest case: on a machine that has not
+# run it yet, ctest begins with the most costly.
 function(sluice_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;COST;LABELS" "SOURCES;DEPENDS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_COST)
+    set(arg_COST 0)
   endif()
   if(NOT arg_LABELS)
     set(arg_LABELS grpc)
@@ -109,7 +113,7 @@ function(sluice_test name)
   if(TARGET ${arg_LABELS}_tests)
     add_dependencies(${arg_LABELS}_tests ${name})
   endif()
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} LABELS "${arg_LABELS}")
 endfunction()
 
 # sluice_fuzzer(http2_client_fuzz SOURCES ... DEPENDS ...): a libFuzzer program, for a build with SLUICE_BUILD_FUZZERS,

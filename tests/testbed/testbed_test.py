@@ -365,7 +365,8 @@ def calibrates(build):
     """One run is right, or the median of three is: programs that share two CPUs with the switch are delayed now and
     then, and may then fail to determine a figure."""
     def run(repeat):
-        return json.loads(finish(start("--quiet", "--build", build, "--repeat", repeat, script=_CALIBRATE)))
+        found = json.loads(finish(start("--quiet", "--build", build, "--repeat", repeat, script=_CALIBRATE)))
+        return found if isinstance(found, list) else [found]
 
     def errors(results):
         def off_percent(figure):

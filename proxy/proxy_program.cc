@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "lib/cli/descriptor_limit.h"
 #include "lib/cli/link_log.h"
+#include "lib/cli/log_limit.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_pages.h"
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/telemetry/metric_families.h"
-#include "lib/cli/descriptor_limit.h"
-#include "lib/cli/log_limit.h"
 
 namespace sluice {
 namespace {

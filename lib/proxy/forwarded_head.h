@@ -32,8 +32,8 @@ inline constexpr int64_t kMaxWeight = 65536;
 
 // Parses the head of a request. `worker_header` is the name of the header that names the worker, or empty. Returns the
 // errors of ParseProtocolFields if the request is not a gRPC call. Returns InvalidArgument for a kBlockField of more
-// than 64 bytes, a kWeightField outside of 1 to kMaxWeight, a kResponseBytesField outside of 0 to kMaxResponseBytes, or a
-// "-bin" header that is not base64.
+// than 64 bytes, a kWeightField outside of 1 to kMaxWeight, a kResponseBytesField outside of 0 to kMaxResponseBytes, or
+// a "-bin" header that is not base64.
 absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_header);
 
 // Adds a proxy to `via` (RFC 9110, section 7.6.3). Returns FailedPrecondition if `via` already contains it, because the

@@ -232,6 +232,29 @@ TEST(BlockReaderTest, ReadRefusesABlockThatIsTooLargeForMemory) {
   EXPECT_THAT(std::string(block.status().message()), HasSubstr("1140850688 bytes"));
 }
 
+TEST(BlockReaderAdmissionTest, AReadThatIsNotAdmittedRequestsNoSru) {
+  TestCluster cluster({});
+  const auto read = [&](const absl::Status& admitted) {
+    ReadHeader shown;
+    ReadOptions options;
+    options.admit = [&](const ReadHeader& header) {
+      shown = header;
+      return admitted;
+    };
+    const testing::ReadResult result = Drain(*cluster.reader().Open("data", std::nullopt, options));
+    EXPECT_TRUE(cluster.AwaitIdle());
+    EXPECT_EQ(result.status, admitted);
+    EXPECT_EQ(shown.length, cluster.source().size());
+  };
+  read(absl::ResourceExhaustedError("no memory"));
+  EXPECT_EQ(cluster.Requests(), 1) << "the manifest";
+  read(absl::ResourceExhaustedError("no memory"));
+  EXPECT_EQ(cluster.Requests(), 1);
+  EXPECT_EQ(cluster.Metric("sluice_goodput_bytes_total", "primary"), 0);
+  read(absl::OkStatus());
+  EXPECT_GT(cluster.Requests(), 1);
+}
+
 TEST(BlockReaderDestructionTest, CancelsTheReadsUnderWayAndWaitsForThem) {
   TestCluster cluster({});
   cluster.SpoilSrus([](const auto&) { return Hang(); });

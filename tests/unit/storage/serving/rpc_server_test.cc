@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <grpcpp/client_context.h>
@@ -134,40 +135,71 @@ TEST_F(RpcServerTest, WhatIsNoAddressIsInvalid) {
               HasCode(absl::StatusCode::kInvalidArgument));
 }
 
-// gRPC's own listener stops for good here.
-TEST_F(RpcServerTest, ServesAgainAfterTheDescriptorsRanOut) {
-  service_.let_go.Notify();
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int lowest = dup(STDIN_FILENO);
-  close(lowest);
-  rlimit few = before;
-  few.rlim_cur = static_cast<rlim_t>(lowest) + 100;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  RpcServer::Options options = OnLoopback();
-  std::atomic<int> refused = 0;
-  options.on_refused = [&](const std::string& peer) {
-    EXPECT_THAT(peer, HasSubstr("127.0.0.1:"));
-    ++refused;
-  };
-  const auto server = RpcServer::Start(options, {&service_});
-  ASSERT_TRUE(server.ok()) << server.status();
-  std::vector<int> clients;
-  int accepted_at = 0;
-  // Until this process has no descriptor left. Each connection takes one here, and one in the server.
-  while (true) {
-    const int client = socket(AF_INET, SOCK_STREAM, 0);
-    if (client < 0) break;
-    clients.push_back(client);
-    const auto address = *ParseSocketAddress((*server)->addresses()[0], SocketUse::kConnect);
-    ASSERT_EQ(connect(client, address.data(), static_cast<socklen_t>(address.size())), 0);
-    if (refused == 0) accepted_at = static_cast<int>(clients.size());
+// A server in a process that may open 100 more file descriptors. Each connection takes one for the client and one for
+// the server.
+class FewDescriptorsTest : public RpcServerTest {
+ protected:
+  void SetUp() override {
+    service_.let_go.Notify();
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(Lowest()) + 100;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    RpcServer::Options options = OnLoopback();
+    options.on_refused = [this](const std::string& peer) {
+      EXPECT_THAT(peer, HasSubstr("127.0.0.1:"));
+      ++refused_;
+    };
+    auto server = RpcServer::Start(options, {&service_});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
   }
-  EXPECT_GT(accepted_at, 10);
-  EXPECT_TRUE(testing::Eventually([&] { return refused > 0; }));
-  for (const int client : clients) close(client);
-  EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
-  setrlimit(RLIMIT_NOFILE, &before);
+  void TearDown() override {
+    CloseClients();
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+  // Returns the lowest free descriptor.
+  static int Lowest() {
+    const int lowest = dup(STDIN_FILENO);
+    if (lowest >= 0) close(lowest);
+    return lowest;
+  }
+  // Returns false if there is no descriptor for a client.
+  bool Connect() {
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    if (client < 0) return false;
+    clients_.push_back(client);
+    const auto address = *ParseSocketAddress(server_->addresses()[0], SocketUse::kConnect);
+    EXPECT_EQ(connect(client, address.data(), static_cast<socklen_t>(address.size())), 0);
+    return true;
+  }
+  void CloseClients() {
+    for (const int client : std::exchange(clients_, {})) close(client);
+  }
+
+  rlimit before_{};
+  std::atomic<int> refused_ = 0;
+  std::unique_ptr<RpcServer> server_;
+  std::vector<int> clients_;
+};
+
+// gRPC's own listener stops for good here.
+TEST_F(FewDescriptorsTest, ServesAgainAfterTheyRanOut) {
+  while (Connect()) {
+  }
+  CloseClients();
+  EXPECT_TRUE(Call(server_->addresses()[0]).ok());
+}
+
+TEST_F(FewDescriptorsTest, ClosesConnectionsThatWouldTakeTheLast) {
+  while (refused_ == 0) {
+    ASSERT_TRUE(Connect()) << "the server leaves none";
+    ASSERT_TRUE(testing::Eventually([&] { return refused_ > 0 || Lowest() > clients_.back() + 1; }));
+  }
+  EXPECT_GT(clients_.size(), 10u);
+  CloseClients();
+  EXPECT_TRUE(Call(server_->addresses()[0]).ok());
 }
 
 TEST_F(RpcServerTest, DrainWaitsForACallUnderWay) {

@@ -54,14 +54,6 @@ absl::Status CheckAddress(absl::string_view field, const std::string& address) {
   return NamesField(field, ParseHostPort(address).status());
 }
 
-// Validates only the first worker of an open range; the others differ only in their number.
-absl::Status CheckReader(const AggregatorOptions& options) {
-  BlockReader::Options reader = options.reader;
-  reader.tls.reset();  // this function reads no files
-  if (options.workers.open.has_value()) reader.workers.push_back(options.workers.open->Address(0));
-  return BlockReader::Validate(reader);
-}
-
 absl::Status CheckAddresses(const v1::AggregatorConfig& config) {
   if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give IP:port or unix:PATH");
   absl::Status status = NamesField("listen", AsioListener::Validate(config.listen()));
@@ -93,6 +85,13 @@ absl::Status ParseMidLevel(const v1::AggregatorConfig& config, std::optional<Mid
 }
 
 }  // namespace
+
+absl::Status ValidateReader(const AggregatorOptions& options, ReaderFiles files) {
+  BlockReader::Options reader = options.reader;
+  if (files == ReaderFiles::kLeave) reader.tls.reset();
+  if (options.workers.open.has_value()) reader.workers.push_back(options.workers.open->Address(0));
+  return BlockReader::Validate(reader);
+}
 
 absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config) {
   AggregatorOptions options;
@@ -126,7 +125,7 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
           absl::InvalidArgumentError(absl::StrCat("attempts is ", config.attempts(), "; it is far too large")));
     }
   }
-  if (status.ok()) status.Update(CheckReader(options));
+  if (status.ok()) status.Update(ValidateReader(options, ReaderFiles::kLeave));
   if (!status.ok()) return status;
   return options;
 }

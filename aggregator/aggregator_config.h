@@ -31,4 +31,9 @@ struct AggregatorOptions {
 // Checks the config as far as possible without starting anything. Returns InvalidArgument with the field.
 absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config);
 
+// Validates the options of the reader, and its files of TLS or not. Validates only the first worker of an open range;
+// the others differ only in their number. Returns the errors of BlockReader::Validate.
+enum class ReaderFiles { kRead, kLeave };
+absl::Status ValidateReader(const AggregatorOptions& options, ReaderFiles files);
+
 }  // namespace sluice

@@ -149,10 +149,8 @@ void AggregatorServer::MakeReader() {
 }
 
 absl::Status AggregatorServer::Reconfigure(const AggregatorOptions& options) {
-  // All of a change is applied or none. The workers of an open range are not known yet; the first stands for them.
-  BlockReader::Options reader = options.reader;
-  if (reader.workers.empty() && options.workers.open.has_value()) reader.workers = {options.workers.open->Address(0)};
-  if (absl::Status valid = BlockReader::Validate(reader); !valid.ok()) return valid;
+  // Validate first: if the reader cannot be made, the link must not change either.
+  if (absl::Status valid = ValidateReader(options, ReaderFiles::kRead); !valid.ok()) return valid;
   if (absl::Status changed = link_->Reconfigure(options.link); !changed.ok()) return changed;
   std::vector<std::string> workers = std::move(reader_options_.workers);
   reader_options_ = options.reader;

@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Shard
   return grpc::experimental::TlsServerCredentials(options);
 }
 
-// The file appears with its content: whoever waits for it may read it at once.
+// Renames a complete file: a program that waits for the file can read the address as soon as the file exists.
 absl::Status WriteReadyFile(const std::string& path, const std::string& address) {
   if (path.empty()) return absl::OkStatus();
   const std::string partial = path + ".partial";

@@ -36,8 +36,8 @@ absl::Status ReadNumber(const HeaderField& field, int64_t least, int64_t most, i
       absl::StrCat(field.name, " \"", Snippet(field.value), "\" is not a number from ", least, " to ", most));
 }
 
-// Adds a "-bin" header, and splits joined values. They are encoded anew: gRPC's servers before 1.53 cut the connection
-// when a value is not their base64 (CVE-2023-32732), with the calls of all other clients on it.
+// Adds a "-bin" header for each of its joined values. The proxy encodes the values again: if a value is not base64,
+// gRPC's servers before 1.53 cut the connection (CVE-2023-32732), with the calls of all other clients on it.
 absl::Status AddBinary(const HeaderField& field, HeaderList& fields) {
   for (const absl::string_view part : absl::StrSplit(field.value, ',')) {
     std::string bytes;
@@ -68,7 +68,7 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
       status.Update(ReadNumber(field, 0, kMaxResponseBytes, head.response_bytes.emplace()));
     } else if (field.name == "via") {
       absl::StrAppend(&head.via, head.via.empty() ? "" : ", ", field.value);
-    } else if (absl::EndsWith(field.name, "-bin")) {
+    } else if (IsBinaryKey(field.name)) {
       status.Update(AddBinary(field, head.end_to_end));
     } else if (!IsHopField(field.name)) {
       head.end_to_end.push_back(std::move(field));

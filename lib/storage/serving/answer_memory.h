@@ -20,7 +20,8 @@ class AnswerMemory {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
-    // Takes memory in place of what it has taken before. Returns ResourceExhausted if too little is left.
+    // Gives back the memory that this share took before, and takes `bytes`. Returns ResourceExhausted if too little
+    // memory is left.
     absl::Status Take(uint64_t bytes);
 
    private:

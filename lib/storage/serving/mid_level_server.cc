@@ -53,6 +53,11 @@ absl::StatusOr<std::string> NameBelow(const v1::ReadSruRequest& request) {
   return LowerStripeName(request.file(), request.worker(), request.replica());
 }
 
+absl::StatusOr<std::string> NameBelow(const v1::ReadManifestRequest& request) {
+  if (absl::Status valid = ValidateFileName(request.file()); !valid.ok()) return valid;
+  return LowerManifestName(request.file(), request.worker());
+}
+
 // An SRU is sent in pieces, a manifest in one message.
 uint32_t MaxLength(const v1::ReadSruRequest&) {
   return kMaxSruBytes;
@@ -60,11 +65,6 @@ uint32_t MaxLength(const v1::ReadSruRequest&) {
 
 uint32_t MaxLength(const v1::ReadManifestRequest&) {
   return kMaxReadBytes;
-}
-
-absl::StatusOr<std::string> NameBelow(const v1::ReadManifestRequest& request) {
-  if (absl::Status valid = ValidateFileName(request.file()); !valid.ok()) return valid;
-  return LowerManifestName(request.file(), request.worker());
 }
 
 }  // namespace

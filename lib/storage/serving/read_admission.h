@@ -30,7 +30,8 @@ class ReadAdmission {
     Read(const Read&) = delete;
     Read& operator=(const Read&) = delete;
 
-    // Takes memory in place of what it has taken before. Returns ResourceExhausted if too little is left.
+    // Gives back the memory that this read took before, and takes `bytes`. Returns ResourceExhausted if too little
+    // memory is left.
     absl::Status Admit(uint64_t bytes, TimePoint now);
     void OnTaken(TimePoint now);  // the client has taken a part
     void OnOver();                // `end` is not called from now on

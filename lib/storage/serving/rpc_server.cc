@@ -23,7 +23,7 @@ namespace {
 
 // While fewer file descriptors than these are left, new connections are closed. If the process may have few, a quarter.
 constexpr uint64_t kSpareDescriptors = 64;
-// Of TLS and HTTP/2's preface; gRPC's default is two minutes.
+// A client must complete TLS and send the preface of HTTP/2 within this time. gRPC's default is two minutes.
 constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr absl::Duration kMaxDrain = absl::Hours(24 * 365);  // the range of the wall clock ends not much later
 

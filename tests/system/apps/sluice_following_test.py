@@ -117,7 +117,7 @@ class ReloadTest(FollowingTest):
             pass
         self.write({**self.config, "workers": self.workers.addresses[:2], "link": {"buffer": "64kb"}})
         wait_until(lambda: metric(aggregator, self.REFUSED) + metric(aggregator, self.INVALID) == 1, "the refusal")
-        self.assertIn("ca", aggregator.text())
+        self.assertIn(authority.file, aggregator.text())
         self.assertEqual(metric(aggregator, self.APPLIED), 0)
         self.assertEqual(metric(aggregator, "sluice_budget_limit_bytes"), 32 * 1024)
         self.assertEqual(metric(aggregator, "sluice_workers_wanted"), WORKERS)

@@ -17,9 +17,6 @@ using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
 
-const absl::Status kBad = absl::DataLossError("bad");
-const absl::Status kDown = absl::UnavailableError("down");
-
 // One ask of workers 7, 8 and 9: attempt 0 is its first attempt, and attempt 1 a hedge.
 FanOutLogicDriver Rivals(FanOutLogic::Options options) {
   options.hedge_after = absl::Milliseconds(10);

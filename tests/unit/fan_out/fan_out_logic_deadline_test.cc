@@ -18,8 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::Send;
 
-const absl::Status kBad = absl::DataLossError("bad");
-
 // Sets a deadline of 100 ms from the start.
 FanOutLogicDriver WithDeadline(FanOutLogic::Options options, FanOutLogicDriver::Workers workers) {
   options.deadline = FanOutLogicDriver({}, {}).now + milliseconds(100);

@@ -16,6 +16,10 @@ inline void PrintTo(const FanOutAction& action, std::ostream* out) {
   *out << kNames[static_cast<int>(action.kind)] << "(" << action.attempt << ", " << action.messages << ")";
 }
 
+inline const absl::Status kBad = absl::DataLossError("bad");
+inline const absl::Status kDown = absl::UnavailableError("down");
+inline const absl::Status kInternal = absl::InternalError("as the test wants");
+
 namespace testing {
 
 // The actions that tests expect.

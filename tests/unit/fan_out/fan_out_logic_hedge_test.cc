@@ -15,9 +15,6 @@ using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
 
-const absl::Status kDown = absl::UnavailableError("down");
-const absl::Status kInternal = absl::InternalError("as the test wants");
-
 FanOutLogic::Options Hedges() {
   return {.hedge_after = absl::Milliseconds(10)};
 }

@@ -16,10 +16,6 @@ using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
 
-const absl::Status kBad = absl::DataLossError("bad");
-const absl::Status kDown = absl::UnavailableError("down");
-const absl::Status kInternal = absl::InternalError("as the test wants");
-
 TEST(FanOutLogicRetryTest, TriesTheNextWorkerUntilNoneIsLeft) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({}, {{7, 8, 9}});
   EXPECT_THAT(driver.OnEnded(0, kDown), ElementsAre(Send(1)));

@@ -16,8 +16,6 @@ using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
 
-const absl::Status kInternal = absl::InternalError("as the test wants");
-
 TEST(FanOutLogicTest, AsksTheFirstWorkerOfEachAsk) {
   FanOutLogicDriver driver({}, {{5, 6}, {7}});
   EXPECT_THAT(driver.Start(), ElementsAre(Send(0), Send(1)));

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMaxBytes = 2000;
+constexpr int64_t kRandomBytes = 2000;
 
 // Random bytes, and the expected result of a reader that receives all of them at once.
 struct Oracle {
@@ -22,15 +22,15 @@ struct Oracle {
     for (uint64_t left = random() % 12; left > 0 && error == absl::StatusCode::kOk; --left) AppendMessage(random);
     if (error != absl::StatusCode::kOk) return;
     whole = bytes.size();
-    const std::string cut = FrameMessage(std::string(1 + random() % kMaxBytes, 'c'));
+    const std::string cut = FrameMessage(std::string(1 + random() % kRandomBytes, 'c'));
     bytes += cut.substr(0, random() % cut.size());
   }
 
   void AppendMessage(std::mt19937_64& random) {
-    const std::string message(random() % 5 == 0 ? 0 : random() % kMaxBytes, static_cast<char>('a' + random() % 26));
+    const std::string message(random() % 5 == 0 ? 0 : random() % kRandomBytes, static_cast<char>('a' + random() % 26));
     switch (random() % 24) {
       case 0:
-        return AppendBad(FrameMessage(std::string(kMaxBytes + 1, 'x')), absl::StatusCode::kResourceExhausted);
+        return AppendBad(FrameMessage(std::string(kRandomBytes + 1, 'x')), absl::StatusCode::kResourceExhausted);
       case 1:
         return AppendBad(Framed(static_cast<char>(2 + random() % 254), message), absl::StatusCode::kInternal);
       default:
@@ -71,7 +71,7 @@ struct Oracle {
 void ReadInRandomPieces(uint64_t seed) {
   std::mt19937_64 random(seed);
   const Oracle oracle(random);
-  MessageReader reader(kMaxBytes);
+  MessageReader reader(kRandomBytes);
   ASSERT_TRUE(reader.SetEncoding("gzip").ok());
   const uint64_t largest_piece = uint64_t{1} << random() % 14;
   std::vector<WireMessage> taken;

@@ -15,16 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-constexpr StreamEnd kComplete = {};
 constexpr StreamEnd kLost = {StreamEnd::Kind::kLost};
 constexpr StreamEnd kUnhandled = {StreamEnd::Kind::kUnhandled, Http2Error::kRefusedStream};
-
-HeaderList Head() {
-  return ToHeaders(ResponseHead{});
-}
-HeaderList OkTrailers() {
-  return ToTrailers(absl::OkStatus(), "", {});
-}
 
 absl::StatusCode CodeOf(HeaderList only_block) {
   ResponseReader reader({});

@@ -18,15 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr StreamEnd kComplete = {};
-
-HeaderList Head() {
-  return ToHeaders(ResponseHead{});
-}
-HeaderList OkTrailers() {
-  return ToTrailers(absl::OkStatus(), "", {});
-}
-
 std::vector<std::string> TakeAll(ResponseReader& reader) {
   std::vector<std::string> messages;
   for (WireMessage message; reader.TakeMessage(message);) messages.push_back(message.bytes);

@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include "lib/grpc_wire/request.h"
+#include "lib/grpc_wire/response_head.h"
 
 namespace sluice {
 
@@ -32,6 +33,14 @@ std::string Framed(char flag, absl::string_view bytes) {
 
 std::string CompressedMessage(absl::string_view bytes) {
   return Framed(1, GzipOf(bytes));
+}
+
+HeaderList Head() {
+  return ToHeaders(ResponseHead{});
+}
+
+HeaderList OkTrailers() {
+  return ToTrailers(absl::OkStatus(), "", {});
 }
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "lib/http2/headers.h"
+#include "lib/http2/session.h"
 
 namespace sluice {
 
@@ -14,5 +16,10 @@ std::string Framed(char flag, absl::string_view bytes);
 
 // Returns GzipOf `bytes`, framed as a compressed message.
 std::string CompressedMessage(absl::string_view bytes);
+
+// An end without an error, the head of a response, and its trailers with OK.
+inline constexpr StreamEnd kComplete = {};
+HeaderList Head();
+HeaderList OkTrailers();
 
 }  // namespace sluice

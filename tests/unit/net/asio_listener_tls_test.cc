@@ -37,9 +37,9 @@ using testing::TestStream;
 using testing::TlsClientEnd;
 
 // Echoes its input, and logs it.
-class Accepted final : public StreamSocketEvents {
+class AcceptedTls final : public StreamSocketEvents {
  public:
-  Accepted(EventLog& log, const AcceptedConnection& connection) : log_(log), socket_(connection.start(*this)) {}
+  AcceptedTls(EventLog& log, const AcceptedConnection& connection) : log_(log), socket_(connection.start(*this)) {}
 
   StreamSocket& socket() { return *socket_; }
   void OnConnected() override { log_.Add("connected"); }
@@ -69,7 +69,7 @@ class AsioListenerTlsTest : public ::testing::Test {
       auto listener =
           AsioListener::Listen(executor_, address, {.tls = tls_}, [this](const AcceptedConnection& connection) {
             peers_.Add(connection.peer);
-            accepted_.push_back(std::make_unique<Accepted>(log_, connection));
+            accepted_.push_back(std::make_unique<AcceptedTls>(log_, connection));
           });
       ASSERT_TRUE(listener.ok()) << listener.status();
       listener_ = *std::move(listener);
@@ -115,7 +115,7 @@ class AsioListenerTlsTest : public ::testing::Test {
   EventLog log_;
   EventLog peers_;
   std::unique_ptr<AsioListener> listener_;
-  std::vector<std::unique_ptr<Accepted>> accepted_;
+  std::vector<std::unique_ptr<AcceptedTls>> accepted_;
 };
 
 TEST_F(AsioListenerTlsTest, CarriesBytesBothWaysAndSaysItsEnd) {

@@ -3,78 +3,75 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/unit/scheduling/schedule_driver.h"
 
 namespace sluice {
 namespace {
 
-using std::chrono::milliseconds;
-
-constexpr TimePoint At(int ms) {
-  return TimePoint() + milliseconds(ms);
-}
+using std::chrono_literals::operator""ms;
 
 TEST(AttemptTimeTest, TheLinkIsLateUntilTheRequestIsSent) {
   AttemptTime time;
   EXPECT_FALSE(time.sent());
-  EXPECT_TRUE(time.LinkIsLate(At(0)));
-  time.OnSent(At(10));
+  EXPECT_TRUE(time.LinkIsLate(At(0ms)));
+  time.OnSent(At(10ms));
   EXPECT_TRUE(time.sent());
-  EXPECT_FALSE(time.LinkIsLate(At(10)));
+  EXPECT_FALSE(time.LinkIsLate(At(10ms)));
 }
 
 TEST(AttemptTimeTest, AResponseThatIsNotReadyIsTheWorkersTime) {
   AttemptTime time;
-  time.OnSent(At(10));
-  EXPECT_EQ(time.OfWorker(At(100)), milliseconds(90));
-  EXPECT_EQ(time.OfLink(At(100)), milliseconds(0));
-  EXPECT_FALSE(time.LinkIsLate(At(100)));
+  time.OnSent(At(10ms));
+  EXPECT_EQ(time.OfWorker(At(100ms)), 90ms);
+  EXPECT_EQ(time.OfLink(At(100ms)), 0ms);
+  EXPECT_FALSE(time.LinkIsLate(At(100ms)));
 }
 
 TEST(AttemptTimeTest, TheWorkersTimeStandsStillWhileTheResponseWaitsForAGrant) {
   AttemptTime time;
-  time.OnSent(At(0));
-  time.OnHeld(At(30), HeldFor::kGrant);
-  EXPECT_EQ(time.OfWorker(At(50)), milliseconds(30));
-  EXPECT_EQ(time.OfLink(At(50)), milliseconds(20));
-  time.OnHeld(At(60), HeldFor::kNothing);
-  EXPECT_EQ(time.OfWorker(At(65)), milliseconds(35));
-  time.OnHeld(At(70), HeldFor::kGrant);
-  EXPECT_EQ(time.OfWorker(At(100)), milliseconds(40));
-  EXPECT_EQ(time.OfLink(At(100)), milliseconds(60));
+  time.OnSent(At(0ms));
+  time.OnHeld(At(30ms), HeldFor::kGrant);
+  EXPECT_EQ(time.OfWorker(At(50ms)), 30ms);
+  EXPECT_EQ(time.OfLink(At(50ms)), 20ms);
+  time.OnHeld(At(60ms), HeldFor::kNothing);
+  EXPECT_EQ(time.OfWorker(At(65ms)), 35ms);
+  time.OnHeld(At(70ms), HeldFor::kGrant);
+  EXPECT_EQ(time.OfWorker(At(100ms)), 40ms);
+  EXPECT_EQ(time.OfLink(At(100ms)), 60ms);
 }
 
 TEST(AttemptTimeTest, TheLinkIsLateWhileTheResponseWaitsHoweverLongTheWorkerTook) {
   AttemptTime time;
-  time.OnSent(At(0));
-  time.OnHeld(At(90), HeldFor::kGrant);
-  EXPECT_TRUE(time.LinkIsLate(At(91)));
-  time.OnHeld(At(92), HeldFor::kNothing);
-  EXPECT_FALSE(time.LinkIsLate(At(93))) << "2 ms of the link, 91 of the worker";
+  time.OnSent(At(0ms));
+  time.OnHeld(At(90ms), HeldFor::kGrant);
+  EXPECT_TRUE(time.LinkIsLate(At(91ms)));
+  time.OnHeld(At(92ms), HeldFor::kNothing);
+  EXPECT_FALSE(time.LinkIsLate(At(93ms))) << "2 ms of the link, 91 of the worker";
 }
 
 TEST(AttemptTimeTest, TheLinkIsLateIfTheResponseHasWaitedForLongerThanTheWorkerTook) {
   AttemptTime time;
-  time.OnSent(At(0));
-  time.OnHeld(At(10), HeldFor::kGrant);
-  time.OnHeld(At(90), HeldFor::kNothing);
-  EXPECT_TRUE(time.LinkIsLate(At(91)));
-  EXPECT_TRUE(time.LinkIsLate(At(159)));
-  EXPECT_FALSE(time.LinkIsLate(At(160))) << "granted bytes have not come for as long as it had waited";
+  time.OnSent(At(0ms));
+  time.OnHeld(At(10ms), HeldFor::kGrant);
+  time.OnHeld(At(90ms), HeldFor::kNothing);
+  EXPECT_TRUE(time.LinkIsLate(At(91ms)));
+  EXPECT_TRUE(time.LinkIsLate(At(159ms)));
+  EXPECT_FALSE(time.LinkIsLate(At(160ms))) << "granted bytes have not come for as long as it had waited";
 }
 
 TEST(AttemptTimeTest, TheStatusSaysWhatTheResponseWaitedFor) {
   const auto why = [](const AttemptTime& time) {
-    const absl::Status status = time.WhyLinkIsLate(At(100), "room");
+    const absl::Status status = time.WhyLinkIsLate(At(100ms), "room");
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     return std::string(status.message());
   };
   AttemptTime time;
   EXPECT_EQ(why(time), "the request was not sent before the deadline");
-  time.OnSent(At(0));
-  time.OnHeld(At(30), HeldFor::kRoom);
+  time.OnSent(At(0ms));
+  time.OnHeld(At(30ms), HeldFor::kRoom);
   EXPECT_EQ(why(time), "the response was ready and waited for room for 70ms before the deadline");
-  time.OnHeld(At(80), HeldFor::kGrant);
-  EXPECT_EQ(time.OfWorker(At(100)), milliseconds(30));
+  time.OnHeld(At(80ms), HeldFor::kGrant);
+  EXPECT_EQ(time.OfWorker(At(100ms)), 30ms);
   EXPECT_EQ(why(time),
             "the response was ready and waited for the link's grant for 20ms and waited for room for 50ms before the "
             "deadline");

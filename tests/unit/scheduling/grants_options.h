@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "absl/time/time.h"
@@ -21,5 +22,17 @@ inline ScheduleOptions GrantsOptions() {
   options.shortest_first = false;
   return options;
 }
+
+// The same link with another policy.
+inline ScheduleOptions OptionsWith(SchedulePolicy policy) {
+  ScheduleOptions options = GrantsOptions();
+  options.policy = policy;
+  return options;
+}
+
+constexpr std::chrono::nanoseconds kTick{1};
+constexpr std::chrono::milliseconds kDrainTime{11};  // R + B/C
+constexpr std::chrono::milliseconds kStallTime = std::chrono::milliseconds(300) + kDrainTime;
+constexpr std::chrono::milliseconds kThink{20};  // longer than a full port drains: requests leave without grants
 
 }  // namespace sluice

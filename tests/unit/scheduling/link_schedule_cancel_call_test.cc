@@ -10,16 +10,8 @@ using std::chrono_literals::operator""ms;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr auto kDrainTime = 11ms;  // R + B/C
-
-ScheduleOptions With(SchedulePolicy policy) {
-  ScheduleOptions options = GrantsOptions();
-  options.policy = policy;
-  return options;
-}
-
 TEST(CancelCallTest, DropsACallThatWaitsAndTheBlockGoesOn) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000, 9000});
   link.Add(At(0ms), link.last_block(), 9000);
   EXPECT_THAT(link.CancelCall(At(1ms), 2), ElementsAre("drop 2"));
@@ -30,7 +22,7 @@ TEST(CancelCallTest, DropsACallThatWaitsAndTheBlockGoesOn) {
 }
 
 TEST(CancelCallTest, LetsGoWhatWaitedBehindIt) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {5000});
   link.Add(At(0ms), link.last_block(), 9000);
   EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
@@ -38,7 +30,7 @@ TEST(CancelCallTest, LetsGoWhatWaitedBehindIt) {
 }
 
 TEST(CancelCallTest, AbortsACallInFlightOnce) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {5000, 5000});
   EXPECT_THAT(link.CancelCall(At(1ms), 0), ElementsAre("abort 0"));
   EXPECT_THAT(link.CancelCall(At(1ms), 0), IsEmpty());
@@ -54,7 +46,7 @@ TEST(CancelCallTest, AbortsACallInFlightOnce) {
 }
 
 TEST(CancelCallTest, BlockEndsWithItsLastCall) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.Add(At(0ms), link.last_block(), 9000);
   link.Finish(At(1ms), 0);
@@ -68,7 +60,7 @@ TEST(CancelCallTest, BlockEndsWithItsLastCall) {
 }
 
 TEST(CancelCallTest, BatchKeepsItsSlotWithoutItsFirstCall) {
-  ScheduleDriver link(With(SchedulePolicy::kBatches));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kBatches));
   // Two batches of one call, with a slot each.
   EXPECT_THAT(link.Submit(At(0ms), {9000, 9000}), ElementsAre("send 0"));
   link.Finish(At(1ms), 0);

@@ -12,8 +12,6 @@ using std::chrono_literals::operator""ms;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr auto kDrainTime = 11ms;  // R + B/C
-
 // A driver that has measured that workers are ready after this time.
 class Known : public ScheduleDriver {
  public:

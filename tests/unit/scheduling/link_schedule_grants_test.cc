@@ -12,17 +12,9 @@ using std::chrono_literals::operator""ms;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::chrono::nanoseconds kTick{1};
-
-// The time in which everything in flight drains once, and for which an aborted call stays charged: R + B/C.
-constexpr auto kDrainTime = 11ms;
-
 std::vector<int64_t> Calls(size_t count, int64_t size) {
   return std::vector<int64_t>(count, size);
 }
-
-// Workers think for 20 ms, which is longer than a full buffer drains, so requests leave without grants.
-constexpr auto kThink = 20ms;
 
 TEST(GrantsTest, RequestsLeaveBeforeTheirAnswersFit) {
   ScheduleDriver link(GrantsOptions());

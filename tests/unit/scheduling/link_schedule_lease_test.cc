@@ -20,19 +20,13 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kLink = 10'000;
 
-ScheduleOptions Rolling() {
-  ScheduleOptions options = GrantsOptions();
-  options.policy = SchedulePolicy::kRolling;
-  return options;
-}
-
 ScheduleDriver::Words Lend(ScheduleDriver& link, TimePoint now, BudgetLease lease) {
   lease.link_bytes = lease.plan_bytes = kLink;
   return link.SetLease(now, lease);
 }
 
 TEST(SetLeaseTest, NothingLeavesWithoutOne) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   Lend(link, At(0ms), {.bytes = 0});
   EXPECT_THAT(link.Submit(At(1ms), {1000}), IsEmpty());
   EXPECT_THAT(Lend(link, At(2ms), {.bytes = 1000}), ElementsAre("send 0"));
@@ -70,7 +64,7 @@ TEST(SetLeaseTest, WhatHungWorkersWereGrantedEarlyIsNeededBesideTheNextGrant) {
 }
 
 TEST(SetLeaseTest, EndsByItselfAtItsTime) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   Lend(link, At(0ms), {.bytes = 2000, .until = At(10ms)});
   EXPECT_THAT(link.Submit(At(1ms), {2000, 2000, 2000}), ElementsAre("send 0"));
   EXPECT_THAT(link.Finish(At(9ms), 0), ElementsAre("send 1"));
@@ -81,7 +75,7 @@ TEST(SetLeaseTest, EndsByItselfAtItsTime) {
 }
 
 TEST(SetLeaseTest, AnAnswerThatIsLargerWaitsUnlessItMayExceed) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   Lend(link, At(0ms), {.bytes = 2990});
   EXPECT_THAT(link.Submit(At(1ms), {4000}), IsEmpty());
   EXPECT_EQ(link.schedule().Demand(At(1ms)).need_bytes, 4000);
@@ -89,7 +83,7 @@ TEST(SetLeaseTest, AnAnswerThatIsLargerWaitsUnlessItMayExceed) {
 }
 
 TEST(SetLeaseTest, ASmallerOneOnlyDrains) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   Lend(link, At(0ms), {.bytes = 4000});
   EXPECT_THAT(link.Submit(At(1ms), {2000, 2000, 2000}), ElementsAre("send 0", "send 1"));
   EXPECT_THAT(Lend(link, At(2ms), {.bytes = 2000}), IsEmpty());
@@ -99,14 +93,14 @@ TEST(SetLeaseTest, ASmallerOneOnlyDrains) {
 }
 
 TEST(SetLeaseTest, ABudgetTakesItsPlaceForGood) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   Lend(link, At(0ms), {.bytes = 0, .until = At(5ms)});
   link.SetBudget(At(1ms), 1000);
   EXPECT_THAT(link.Submit(At(6ms), {5000}), ElementsAre("send 0 991"));
 }
 
 TEST(SetLeaseTest, FieldsOutOfBoundsAreNamed) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   std::vector<Action> actions;
   const auto set = [&](const BudgetLease& lease) { return link.schedule().SetLease(At(0ms), lease, actions); };
   EXPECT_EQ(set({}), absl::InvalidArgumentError("link_bytes: 0 is below 1"));
@@ -117,7 +111,7 @@ TEST(SetLeaseTest, FieldsOutOfBoundsAreNamed) {
 }
 
 TEST(SetLeaseTest, AnswersArePlannedForWhatItSays) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   EXPECT_EQ(link.state().plan_bytes, kLink);
   link.SetLease(At(0ms), {.bytes = 0, .link_bytes = kLink, .plan_bytes = 5000});
   EXPECT_EQ(link.state().plan_bytes, 5000);
@@ -126,7 +120,7 @@ TEST(SetLeaseTest, AnswersArePlannedForWhatItSays) {
 }
 
 TEST(DemandTest, SaysWhatIsWantedAndWhatIsTaken) {
-  ScheduleDriver link(Rolling());
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   EXPECT_EQ(link.schedule().Demand(At(0ms)).demand_bytes, 0);
   EXPECT_EQ(link.schedule().Demand(At(0ms)).oldest_block, 0u);
   Lend(link, At(0ms), {.bytes = 5000, .until = At(10ms)});

@@ -18,7 +18,6 @@ using std::chrono::nanoseconds;
 using std::chrono_literals::operator""ms;
 
 constexpr nanoseconds kRound = 11ms;  // R + B/C
-constexpr nanoseconds kStallTime = 300ms + kRound;
 
 // The workers of one link. Time passes in steps of a millisecond, in which 1000 bytes arrive. Not thread-safe.
 class Workers {

@@ -14,11 +14,6 @@ class WorkerLoadTest : public ::testing::TestWithParam<SchedulePolicy> {
  protected:
   WorkerLoadTest() { link_.set_worker(7); }
 
-  static ScheduleOptions With(SchedulePolicy policy) {
-    ScheduleOptions options = GrantsOptions();
-    options.policy = policy;
-    return options;
-  }
   void ExpectCalls(int64_t calls, int64_t out, int64_t owing, int64_t ended) {
     EXPECT_EQ(link_.load().calls, calls);
     EXPECT_EQ(link_.load().out_calls, out);
@@ -26,7 +21,7 @@ class WorkerLoadTest : public ::testing::TestWithParam<SchedulePolicy> {
     EXPECT_EQ(link_.load().ended_calls, ended);
   }
 
-  ScheduleDriver link_{With(GetParam())};
+  ScheduleDriver link_{OptionsWith(GetParam())};
 };
 
 INSTANTIATE_TEST_SUITE_P(In, WorkerLoadTest,

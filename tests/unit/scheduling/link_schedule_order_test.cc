@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // The time in which a full port drains, and a round trip.
-constexpr nanoseconds kDrainTime = 2622us + 200us;
+constexpr nanoseconds kPortDrainTime = 2622us + 200us;
 
 std::vector<PortSimulation::Response> Responses(size_t count, int64_t bytes, nanoseconds think = nanoseconds(0)) {
   const PortSimulation::Response response{.bytes = bytes, .expected_bytes = bytes, .think = think};
@@ -61,7 +61,7 @@ TEST_P(OrderTest, ASmallBlockWaitsForNoMoreOfAScanThanIsInThePort) {
     for (const int64_t bytes : {1 << 20, 10'240}) {
       PortSimulation simulation(Options(GetParam()));
       const size_t scan = simulation.Submit(At(0ms), Responses(1024, bytes, think));
-      EXPECT_LE(LongestSmallBlock(simulation, think), without + 2 * kDrainTime) << bytes;
+      EXPECT_LE(LongestSmallBlock(simulation, think), without + 2 * kPortDrainTime) << bytes;
       EXPECT_EQ(simulation.drops(), 0);
       if (bytes == 10'240) continue;  // it ends before the small blocks
       EXPECT_GT(Mbps(simulation.block(scan).received_bytes, simulation.now() - At(0ms)), 80);

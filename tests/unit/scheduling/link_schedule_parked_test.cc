@@ -10,15 +10,14 @@ using std::chrono_literals::operator""ms;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-ScheduleOptions With(SchedulePolicy policy) {
-  ScheduleOptions options = GrantsOptions();
-  options.policy = policy;
+ScheduleOptions WithoutStalls(SchedulePolicy policy) {
+  ScheduleOptions options = OptionsWith(policy);
   options.stall_timeout = absl::InfiniteDuration();
   return options;
 }
 
 TEST(ParkTest, ParkedCallBlocksNobody) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kRolling));
   EXPECT_THAT(link.SubmitParked(At(0ms), 9000), IsEmpty());
   EXPECT_THAT(link.Submit(At(0ms), {9000}), ElementsAre("send 1"));
   EXPECT_EQ(link.state().waiting_calls, 1);
@@ -30,7 +29,7 @@ TEST(ParkTest, ParkedCallBlocksNobody) {
 }
 
 TEST(ParkTest, UnparkedCallGoesToTheEndOfItsBlock) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {5000});
   EXPECT_THAT(link.Add(At(0ms), link.last_block(), 4000), ElementsAre("send 1"));
   link.Add(At(0ms), link.last_block(), 7000);
@@ -43,7 +42,7 @@ TEST(ParkTest, UnparkedCallGoesToTheEndOfItsBlock) {
 }
 
 TEST(ParkTest, ParkedCallExpiresAndIsDropped) {
-  ScheduleDriver link(With(SchedulePolicy::kGrants));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kGrants));
   link.SubmitParked(At(0ms), 1000, At(10ms));
   link.SubmitParked(At(0ms), 1000);
   EXPECT_EQ(link.next_timer(), At(10ms));
@@ -53,7 +52,7 @@ TEST(ParkTest, ParkedCallExpiresAndIsDropped) {
 }
 
 TEST(ParkTest, CountsAgainstTheQueueLimit) {
-  ScheduleOptions options = With(SchedulePolicy::kRolling);
+  ScheduleOptions options = WithoutStalls(SchedulePolicy::kRolling);
   options.queue_limit = 1;
   ScheduleDriver link(options);
   link.SubmitParked(At(0ms), 1000);
@@ -64,7 +63,7 @@ TEST(ParkTest, CountsAgainstTheQueueLimit) {
 }
 
 TEST(UnsentTest, AllOfTheChargeIsReleasedAtOnceAndTheCallIsParked) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000, 9000});
   EXPECT_THAT(link.Unsent(At(1ms), 0), ElementsAre("send 1"));
   EXPECT_EQ(link.state().parked_calls, 1);
@@ -76,7 +75,7 @@ TEST(UnsentTest, AllOfTheChargeIsReleasedAtOnceAndTheCallIsParked) {
 }
 
 TEST(UnsentTest, InBatchesTheBlockGivesUpItsTurnAndTheCallGetsASlot) {
-  ScheduleDriver link(With(SchedulePolicy::kBatches));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kBatches));
   EXPECT_THAT(link.Submit(At(0ms), {5000, 5000}), ElementsAre("send 0", "send 1"));
   EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
   EXPECT_THAT(link.Unsent(At(1ms), 0), IsEmpty());
@@ -86,7 +85,7 @@ TEST(UnsentTest, InBatchesTheBlockGivesUpItsTurnAndTheCallGetsASlot) {
 }
 
 TEST(UnsentTest, NothingOfTheFirstAttemptIsLeft) {
-  ScheduleDriver link(With(SchedulePolicy::kGrants));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kGrants));
   link.Submit(At(0ms), {9000});
   link.Ready(At(20ms), 0, 9000);
   link.Receive(At(20ms), 0, 500);
@@ -98,14 +97,14 @@ TEST(UnsentTest, NothingOfTheFirstAttemptIsLeft) {
 }
 
 TEST(UnsentTest, ExpiresWhereTheDeadlineHasPassed) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000}, At(10ms));
   EXPECT_THAT(link.Unsent(At(10ms), 0), ElementsAre("expire 0"));
   EXPECT_EQ(link.state().blocks, 0);
 }
 
 TEST(UnsentTest, AbortedCallStillHasToEnd) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.Cancel(At(1ms), link.last_block());
   EXPECT_THAT(link.Unsent(At(2ms), 0), IsEmpty());
@@ -117,7 +116,7 @@ TEST(UnsentTest, AbortedCallStillHasToEnd) {
 }
 
 TEST(UnsentTest, IsIgnoredForWhatIsNotOut) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(WithoutStalls(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.Add(At(0ms), link.last_block(), 9000);
   EXPECT_THAT(link.Unsent(At(1ms), 1), IsEmpty());
@@ -134,7 +133,7 @@ class AheadTest : public ::testing::TestWithParam<SchedulePolicy> {
 };
 
 TEST_P(AheadTest, LeavesBeforeAllThatWaitsAsSoonAsItFits) {
-  ScheduleDriver link(With(GetParam()));
+  ScheduleDriver link(WithoutStalls(GetParam()));
   link.Submit(At(0ms), {3400});
   if (GetParam() == SchedulePolicy::kGrants) link.Ready(At(20ms), 0, 3400);
   ASSERT_GE(link.state().in_flight_bytes, 3000);
@@ -150,7 +149,7 @@ TEST_P(AheadTest, LeavesBeforeAllThatWaitsAsSoonAsItFits) {
 
 // Handshakes with dead workers wait until they stall, and stop no other call in that time.
 TEST_P(AheadTest, TakesAThirdOfTheBudgetAndStopsNothingThatFitsBesideIt) {
-  ScheduleDriver link(With(GetParam()));
+  ScheduleDriver link(WithoutStalls(GetParam()));
   for (int i = 0; i < 200; ++i) link.SubmitAhead(At(0ms), 1500);
   EXPECT_EQ(link.state().in_flight_bytes, 3000);
   EXPECT_EQ(link.state().waiting_calls, 198);
@@ -159,7 +158,7 @@ TEST_P(AheadTest, TakesAThirdOfTheBudgetAndStopsNothingThatFitsBesideIt) {
 }
 
 TEST_P(AheadTest, GoesOneAtATimeIfItCostsMoreThanAThird) {
-  ScheduleDriver link(With(GetParam()));
+  ScheduleDriver link(WithoutStalls(GetParam()));
   EXPECT_THAT(link.SubmitAhead(At(0ms), 6000), ElementsAre(Sent(0, 6000)));
   EXPECT_THAT(link.SubmitAhead(At(0ms), 6000), IsEmpty());
   EXPECT_THAT(link.Submit(At(0ms), {3000}), ElementsAre("send 2"));
@@ -167,7 +166,7 @@ TEST_P(AheadTest, GoesOneAtATimeIfItCostsMoreThanAThird) {
 }
 
 TEST_P(AheadTest, ComesAfterAllOthersIfItIsARetryAndTakesASixth) {
-  ScheduleDriver link(With(GetParam()));
+  ScheduleDriver link(WithoutStalls(GetParam()));
   const auto retry = [&](int64_t bytes) { return link.SubmitAhead(At(0ms), bytes, TimePoint::max(), true); };
   EXPECT_THAT(retry(1000), ElementsAre(Sent(0, 1000)));
   EXPECT_THAT(retry(1000), IsEmpty()) << "a sixth is 1666";
@@ -183,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(, AheadTest,
                          [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST(SubmitAheadTest, ComesBeforeReadyAnswersAndIsNotHeldToTheQueueLimit) {
-  ScheduleOptions options = With(SchedulePolicy::kGrants);
+  ScheduleOptions options = WithoutStalls(SchedulePolicy::kGrants);
   options.queue_limit = 3;
   ScheduleDriver link(options);
   link.Submit(At(0ms), {3300, 3300, 3300});
@@ -214,7 +213,7 @@ TEST(SubmitAheadTest, RefusesWhatCanNotBeServed) {
 
 TEST(SubmitTest, NamesItsCallsInTheirOrder) {
   for (const SchedulePolicy policy : {SchedulePolicy::kBatches, SchedulePolicy::kGrants}) {
-    ScheduleDriver link(With(policy));
+    ScheduleDriver link(WithoutStalls(policy));
     const std::vector<CallRequest> calls(4, {.response_bytes = 5000, .parked = true});
     std::vector<Action> actions;
     std::vector<CallId> ids;

@@ -14,16 +14,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kDrainTime = 11ms;  // R + B/C
-
-ScheduleOptions RollingOptions() {
-  ScheduleOptions options = GrantsOptions();
-  options.policy = SchedulePolicy::kRolling;
-  return options;
-}
-
 TEST(ReconfigureTest, NewCallsCostWhatTheyDoOnTheNewLinkAndOldOnesGiveBackWhatTheyTook) {
-  ScheduleOptions options = RollingOptions();
+  ScheduleOptions options = OptionsWith(SchedulePolicy::kRolling);
   ScheduleDriver link(options);
   link.Submit(At(0ms), {4000});
   EXPECT_EQ(link.state().in_flight_bytes, 4000);
@@ -40,7 +32,7 @@ TEST(ReconfigureTest, NewCallsCostWhatTheyDoOnTheNewLinkAndOldOnesGiveBackWhatTh
 }
 
 TEST(ReconfigureTest, TheBudgetStays) {
-  ScheduleOptions options = RollingOptions();
+  ScheduleOptions options = OptionsWith(SchedulePolicy::kRolling);
   ScheduleDriver link(options);
   const int64_t before = link.state().budget_bytes;
   options.profile.buffer_bytes *= 2;
@@ -50,7 +42,7 @@ TEST(ReconfigureTest, TheBudgetStays) {
 }
 
 TEST(ReconfigureTest, AbortedCallsDrainForAsLongAsTheNewLinkTakes) {
-  ScheduleOptions options = RollingOptions();
+  ScheduleOptions options = OptionsWith(SchedulePolicy::kRolling);
   ScheduleDriver link(options);
   link.Submit(At(0ms), {4000, 4000});
   link.CancelCall(At(0ms), 0);
@@ -68,7 +60,7 @@ TEST(ReconfigureTest, AbortedCallsDrainForAsLongAsTheNewLinkTakes) {
 }
 
 TEST(ReconfigureTest, AShorterDrainWaitsForTheOnesBeforeIt) {
-  ScheduleOptions options = RollingOptions();
+  ScheduleOptions options = OptionsWith(SchedulePolicy::kRolling);
   ScheduleDriver link(options);
   link.Submit(At(0ms), {4000, 4000});
   link.CancelCall(At(0ms), 0);
@@ -82,7 +74,7 @@ TEST(ReconfigureTest, AShorterDrainWaitsForTheOnesBeforeIt) {
 }
 
 TEST(ReconfigureTest, ALongerQueueTakesWhatTheShorterRefused) {
-  ScheduleOptions options = RollingOptions();
+  ScheduleOptions options = OptionsWith(SchedulePolicy::kRolling);
   options.queue_limit = 2;
   ScheduleDriver link(options);
   std::vector<Action> actions;
@@ -117,7 +109,8 @@ TEST(ReconfigureTest, RefusesWhatIsOutOfBoundsOrCannotChange) {
   ScheduleOptions options = GrantsOptions();
   options.profile.capacity_bytes_per_second = 0;
   EXPECT_THAT(refused(options), HasSubstr("capacity"));
-  EXPECT_THAT(refused(RollingOptions()), HasSubstr("policy: rolling cannot take the place of grants"));
+  EXPECT_THAT(refused(OptionsWith(SchedulePolicy::kRolling)),
+              HasSubstr("policy: rolling cannot take the place of grants"));
   options = GrantsOptions();
   options.stall_timeout += absl::Seconds(1);
   EXPECT_THAT(refused(options), HasSubstr("stall_timeout"));

@@ -18,11 +18,7 @@ using std::chrono_literals::operator""ms;
 // Each worker is ready at once, and its responses take turns, one packet at a time. Not thread-safe.
 class Link {
  public:
-  explicit Link(SchedulePolicy policy) {
-    ScheduleOptions options = GrantsOptions();
-    options.policy = policy;
-    schedule_.emplace(options);
-  }
+  explicit Link(SchedulePolicy policy) { schedule_.emplace(OptionsWith(policy)); }
 
   // From now on, the worker sends at most `rate` bytes per millisecond.
   void SetRate(uint32_t worker, int64_t rate) { workers_[worker].rate = rate; }

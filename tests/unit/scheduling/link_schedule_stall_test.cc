@@ -11,17 +11,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::chrono::nanoseconds kTick{1};
-constexpr auto kDrainTime = 11ms;  // R + B/C
-constexpr auto kStallTime = 300ms + kDrainTime;
-constexpr auto kThink = 20ms;
-
-ScheduleOptions With(SchedulePolicy policy) {
-  ScheduleOptions options = GrantsOptions();
-  options.policy = policy;
-  return options;
-}
-
 TEST(ReceivedTest, ChargeFallsByteByByte) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {3300, 3300, 3300});
@@ -34,7 +23,7 @@ TEST(ReceivedTest, ChargeFallsByteByByte) {
 }
 
 TEST(ReceivedTest, CostsWhatTheFramesOfTheRestCost) {
-  ScheduleOptions options = With(SchedulePolicy::kRolling);
+  ScheduleOptions options = OptionsWith(SchedulePolicy::kRolling);
   options.profile.frame_bytes = 1066;
   ScheduleDriver link(options);
   link.Submit(At(0ms), {2500});
@@ -44,7 +33,7 @@ TEST(ReceivedTest, CostsWhatTheFramesOfTheRestCost) {
 }
 
 TEST(ReceivedTest, NeverBelowNothingAndNothingForCallsThatAreNotOut) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000, 9000});
   EXPECT_THAT(link.Receive(At(1ms), 0, 0), IsEmpty());
   EXPECT_THAT(link.Receive(At(1ms), 0, -5), IsEmpty());
@@ -57,7 +46,7 @@ TEST(ReceivedTest, NeverBelowNothingAndNothingForCallsThatAreNotOut) {
 }
 
 TEST(ReceivedTest, CountsForAbortedCallsToo) {
-  ScheduleDriver link(With(SchedulePolicy::kRolling));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.CancelCall(At(1ms), 0);
   link.Receive(At(2ms), 0, 4000);
@@ -71,7 +60,7 @@ class StallInTest : public ::testing::TestWithParam<SchedulePolicy> {};
 
 // The stall timer starts with the request in rolling and batches, and with the grant in grants.
 TEST_P(StallInTest, BudgetOfBytesThatDoNotComeGoesToTheOthers) {
-  ScheduleDriver link(With(GetParam()));
+  ScheduleDriver link(OptionsWith(GetParam()));
   link.Submit(At(0ms), {9000});
   link.Submit(At(0ms), {9000});
   TimePoint granted = At(0ms);
@@ -97,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(, StallInTest, ::testing::Values(SchedulePolicy::kRolli
                          [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST(StallTest, BatchesGiveBackTheBudgetAndKeepTheTurn) {
-  ScheduleDriver link(With(SchedulePolicy::kBatches));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kBatches));
   link.Submit(At(0ms), {9000});
   link.Submit(At(0ms), {9000});
   EXPECT_THAT(link.Timer(At(kStallTime)), ElementsAre("stall 0"));
@@ -163,7 +152,7 @@ TEST(StallTest, AbortedCallDoesNotStall) {
 }
 
 TEST(StallTest, ACallLargerThanTheBudgetHasTheTimeThatItNeedsAlone) {
-  ScheduleDriver link(With(SchedulePolicy::kBatches));
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kBatches));
   link.Submit(At(0ms), {500'000});
   EXPECT_EQ(link.next_timer(), At(300ms + 1ms + 500ms));
 }

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/scheduling/grants_options.h"
 #include "tests/unit/scheduling/schedule_driver.h"
 
 namespace sluice {
@@ -28,9 +29,6 @@ ScheduleOptions TestOptions(SchedulePolicy policy) {
   options.shortest_first = false;
   return options;
 }
-
-// The time for which an aborted call stays charged: R + B/C.
-constexpr auto kDrainTime = 11ms;
 
 ScheduleOptions Rolling() {
   return TestOptions(SchedulePolicy::kRolling);

@@ -14,13 +14,13 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""us;
 
-constexpr int64_t kBudget = 32'768;
+constexpr int64_t kPortBytes = 32'768;
 constexpr int64_t kSru = 10'896;  // the cost of an SRU of 10 KB
 constexpr double kRate = 12.5e6;
 
-ShareSimulation::Options TestOptions() {
+ShareSimulation::Options PortOptions() {
   ShareSimulation::Options options{.bytes_per_second = kRate};
-  options.shares = {.budget_bytes = kBudget, .drain_time = 3ms, .start_grace = 0ms};
+  options.shares = {.budget_bytes = kPortBytes, .drain_time = 3ms, .start_grace = 0ms};
   return options;
 }
 
@@ -41,7 +41,7 @@ class SharesOfBusyProcesses : public ::testing::TestWithParam<Case> {};
 // used.
 TEST_P(SharesOfBusyProcesses, AreInProportionToWeights) {
   const auto& [weights, answer_bytes] = GetParam();
-  ShareSimulation link(TestOptions());
+  ShareSimulation link(PortOptions());
   for (size_t i = 0; i < weights.size(); ++i) {
     link.AddProcess(weights[i], answer_bytes[i]);
     link.SetBusy(i, true);
@@ -58,7 +58,7 @@ TEST_P(SharesOfBusyProcesses, AreInProportionToWeights) {
     EXPECT_NEAR(share / (weights[i] / all_weights), 1, 0.1) << "process " << i;
   }
   EXPECT_GT(all, 0.93 * kRate);
-  EXPECT_LE(link.most_in_flight_bytes(), kBudget);
+  EXPECT_LE(link.most_in_flight_bytes(), kPortBytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(, SharesOfBusyProcesses,
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(, SharesOfBusyProcesses,
                                            Case{{10, 1}, {kSru, kSru}}));
 
 TEST(LinkDividerSimulationTest, OneAloneHasTheWholeLinkWhenTheOthersAreIdle) {
-  ShareSimulation link(TestOptions());
+  ShareSimulation link(PortOptions());
   for (size_t i = 0; i < 4; ++i) {
     link.AddProcess(1, kSru);
     link.SetBusy(i, true);
@@ -79,14 +79,14 @@ TEST(LinkDividerSimulationTest, OneAloneHasTheWholeLinkWhenTheOthersAreIdle) {
   link.RunFor(200ms);
   for (size_t i = 1; i < 4; ++i) link.SetBusy(i, false);
   link.RunFor(10ms);
-  EXPECT_EQ(link.limit_bytes(0), kBudget);
+  EXPECT_EQ(link.limit_bytes(0), kPortBytes);
   const int64_t before = link.received_bytes(0);
   link.RunFor(100ms);
   EXPECT_GT(static_cast<double>(link.received_bytes(0) - before), 0.95 * kRate / 10);
 }
 
 TEST(LinkDividerSimulationTest, AStoppedProcessGivesUpItsShareAndGetsItBack) {
-  ShareSimulation link(TestOptions());
+  ShareSimulation link(PortOptions());
   for (size_t i = 0; i < 2; ++i) {
     link.AddProcess(1, kSru);
     link.SetBusy(i, true);
@@ -94,11 +94,11 @@ TEST(LinkDividerSimulationTest, AStoppedProcessGivesUpItsShareAndGetsItBack) {
   link.RunFor(100ms);
   link.Stop(1);
   link.RunFor(265ms);
-  EXPECT_EQ(link.limit_bytes(0), kBudget);
+  EXPECT_EQ(link.limit_bytes(0), kPortBytes);
   link.Continue(1);
   link.RunFor(20ms);
   EXPECT_GE(link.limit_bytes(1), kSru);
-  EXPECT_LE(link.most_in_flight_bytes(), kBudget);
+  EXPECT_LE(link.most_in_flight_bytes(), kPortBytes);
 }
 
 // Processes join, leave, stop, are killed and become idle, and messages take any time. The bytes in flight never exceed
@@ -112,7 +112,7 @@ class RandomLife {
     for (int step = 0; step < 200; ++step) {
       Act();
       link_.RunFor(std::chrono::nanoseconds(Between(0, 20'000'000)));
-      ASSERT_LE(link_.most_in_flight_bytes(), kBudget);
+      ASSERT_LE(link_.most_in_flight_bytes(), kPortBytes);
     }
     for (const size_t process : alive_) {
       link_.Continue(process);
@@ -129,7 +129,7 @@ class RandomLife {
 
  private:
   ShareSimulation::Options Options() {
-    ShareSimulation::Options options = TestOptions();
+    ShareSimulation::Options options = PortOptions();
     if (Between(0, 3) == 0) options.shares.mode = SharingMode::kFifo;
     options.message_delay = [this] {
       return std::chrono::nanoseconds(Between(0, 20) == 0 ? Between(0, 20'000'000) : Between(10'000, 200'000));
@@ -155,7 +155,7 @@ class RandomLife {
   int64_t Between(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(random_); }
 
   void Add() {
-    alive_.push_back(link_.AddProcess(static_cast<double>(Between(1, 8)), Between(300, kBudget)));
+    alive_.push_back(link_.AddProcess(static_cast<double>(Between(1, 8)), Between(300, kPortBytes)));
     ++processes_;
   }
 
@@ -173,7 +173,7 @@ class RandomLife {
         alive_.erase(alive_.begin() + static_cast<int64_t>(index));
         return Add();
       case 3:
-        return link_.SetAnswerBytes(process, Between(300, kBudget));
+        return link_.SetAnswerBytes(process, Between(300, kPortBytes));
       case 4:
         return link_.CallSlowWorker(process, std::chrono::milliseconds(Between(0, 1000)));
       case 5:

@@ -24,7 +24,7 @@ using testing::ReplaceFile;
 using testing::TestCertificates;
 using testing::TlsClientEnd;
 
-constexpr char kPeer[] = "10.0.0.7:41234";
+constexpr char kClientPeer[] = "10.0.0.7:41234";
 
 // An accepting filter and a client that exchange their bytes.
 class TlsFilterAcceptTest : public ::testing::Test {
@@ -44,7 +44,7 @@ class TlsFilterAcceptTest : public ::testing::Test {
   void Begin(const ListenerTls& options, const TlsClientEnd::Options& client) {
     const auto context = TlsContext::CreateForListener(options);
     ASSERT_TRUE(context.ok()) << context.status();
-    auto filter = TlsFilter::Accept(*(*context)->Current(), (*context)->client_names(), kPeer);
+    auto filter = TlsFilter::Accept(*(*context)->Current(), (*context)->client_names(), kClientPeer);
     ASSERT_TRUE(filter.ok()) << filter.status();
     filter_ = *std::move(filter);
     status_ = absl::OkStatus();

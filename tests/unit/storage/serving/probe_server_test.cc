@@ -19,14 +19,15 @@
 #include "gtest/gtest.h"
 #include "lib/net/io_thread.h"
 #include "lib/storage/serving/rpc_server.h"
+#include "tests/eventually.h"
 #include "tests/wait_until.h"
 
 namespace sluice {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::kPatience;
 
-constexpr auto kPatience = std::chrono::seconds(30);
+using ::testing::HasSubstr;
 
 class ProbeServerTest : public ::testing::Test {
  protected:
@@ -40,7 +41,7 @@ class ProbeServerTest : public ::testing::Test {
 
   grpc::Status Probe(uint32_t payload_bytes, v1::ProbeResponse& response) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     v1::ProbeRequest request;
     request.set_payload_bytes(payload_bytes);
     return stub_->Probe(&context, request, &response);
@@ -48,7 +49,7 @@ class ProbeServerTest : public ::testing::Test {
 
   grpc::Status Counters(v1::GetTcpCountersResponse& response) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     return stub_->GetTcpCounters(&context, {}, &response);
   }
 
@@ -82,7 +83,7 @@ TEST_F(ProbeServerTest, RefusesWhatItsMemoryDoesNotHoldAndGivesBackWhatItHeld) {
   EXPECT_EQ(Probe(1001, response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   // The memory of a response is released a moment after its client has received it.
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(WaitUntil([&] { return Probe(1000, response).ok(); }, absl::FromChrono(kPatience)));
+    EXPECT_TRUE(WaitUntil([&] { return Probe(1000, response).ok(); }, kPatience));
     EXPECT_EQ(response.payload().size(), 1000);
   }
 }
@@ -165,9 +166,9 @@ TEST_F(ProbeServerTest, RefusesCallsForCountersBeyondThoseThatMayWait) {
       if (--left == 0) done.Notify();
     });
   }
-  EXPECT_TRUE(one_refused.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  EXPECT_TRUE(one_refused.WaitForNotificationWithTimeout(kPatience));
   let_go.Notify();
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   EXPECT_EQ(ok, kMayWait);
   EXPECT_EQ(refused, 1);
 }

@@ -23,14 +23,13 @@
 #include "lib/storage/serving/sru_server.h"
 #include "lib/tcp/socket_diag.h"
 #include "prometheus/registry.h"
+#include "tests/eventually.h"
 #include "tests/unit/storage/serving/sru_read.h"
 #include "tests/unit/storage/serving/sru_request.h"
 #include "tests/unit/storage/stripe/striped_folder.h"
 #include "tests/wait_until.h"
 
 namespace sluice::testing {
-
-inline constexpr auto kPatience = std::chrono::seconds(30);
 
 // A server on loopback with "data", 95 bytes in SRUs of 10 over 3 workers, and a client.
 class SruServerTest : public ::testing::Test {
@@ -52,12 +51,12 @@ class SruServerTest : public ::testing::Test {
   }
 
   ~SruServerTest() override {
-    if (server_) server_->Shutdown(std::chrono::system_clock::now() + kPatience);
+    if (server_) server_->Shutdown(absl::ToChronoTime(absl::Now() + kPatience));
   }
 
-  grpc::Status Read(const v1::ReadSruRequest& request, std::chrono::milliseconds deadline = kPatience) {
+  grpc::Status Read(const v1::ReadSruRequest& request, absl::Duration deadline = kPatience) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + deadline);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
     return ReadSru(*stub_, context, request, response_);
   }
 
@@ -86,7 +85,7 @@ class SruServerTest : public ::testing::Test {
 
   grpc::Status ReadManifestStatus(uint32_t length) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     v1::ReadManifestRequest request;
     request.set_file("data");
     request.set_length(length);
@@ -102,7 +101,7 @@ class SruServerTest : public ::testing::Test {
   }
 
   void ExpectReadsStarted(uint64_t expected) {
-    WaitUntil([&] { return ReadsStarted() == expected; }, absl::FromChrono(kPatience));
+    WaitUntil([&] { return ReadsStarted() == expected; }, kPatience);
     EXPECT_EQ(ReadsStarted(), expected);
   }
 
@@ -119,7 +118,7 @@ class SruServerTest : public ::testing::Test {
 
   // gRPC may finish a call, and move its counters, after the client has the response.
   void ExpectCounter(const std::string& name, const std::string& outcome, double expected) {
-    WaitUntil([&] { return Counter(name, outcome) == expected; }, absl::FromChrono(kPatience));
+    WaitUntil([&] { return Counter(name, outcome) == expected; }, kPatience);
     EXPECT_EQ(Counter(name, outcome), expected) << name << " " << outcome;
   }
 

@@ -190,7 +190,7 @@ TEST_F(SruServerTest, AnswersWithTheManifestInParts) {
   while (joined.size() < stored.size()) {
     request.set_offset(joined.size());
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     v1::ReadManifestResponse response;
     ASSERT_TRUE(stub_->ReadManifest(&context, request, &response).ok());
     EXPECT_EQ(response.total_bytes(), stored.size());
@@ -262,14 +262,14 @@ TEST_F(SruServerTest, ThinksAboutManyCallsAtOnce) {
       if (--left == 0) done.Notify();
     }));
   }
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   EXPECT_EQ(ok, kCalls);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST_F(SruServerTest, ACallThatItsClientGivesUpEndsAtOnce) {
   Start({.think_time = {.usual = absl::Hours(1)}});
-  EXPECT_EQ(Read(SruRequest("data", 0, 0, 10), std::chrono::milliseconds(50)).error_code(),
+  EXPECT_EQ(Read(SruRequest("data", 0, 0, 10), absl::Milliseconds(50)).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 1);
   EXPECT_EQ(Counter("sluice_worker_sent_bytes_total", ""), 0);
@@ -284,7 +284,7 @@ TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
   });
   ExpectReadsStarted(1);
   server_->Shutdown(std::chrono::system_clock::now());
-  EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  EXPECT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 1);
 }
 
@@ -306,7 +306,7 @@ TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
   // Its memory is released a moment after its response.
   ExpectCounter("sluice_worker_manifest_requests_total", "ok", 1);
   for (const auto& read : reads) read->context().TryCancel();
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 2);
   EXPECT_TRUE(ReadManifestStatus(25).ok());
 }

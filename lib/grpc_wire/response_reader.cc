@@ -145,7 +145,8 @@ absl::Status ResponseReader::CutStatus(StreamEnd end) const {
     case StreamEnd::Kind::kUnhandled:
       return absl::UnavailableError("worker did not take the request");
     case StreamEnd::Kind::kLost:
-      return absl::UnavailableError("connection was lost before the response was complete");
+      return absl::UnavailableError(
+          absl::StrCat("connection was lost before the response was complete", end.why.empty() ? "" : ": ", end.why));
     case StreamEnd::Kind::kComplete:
       break;
   }

@@ -229,7 +229,7 @@ size_t Http2Session::unused_ids() const {
   return next_id > kMaxId ? 0 : (kMaxId - next_id) / 2 + 1;
 }
 
-void Http2Session::Lose() {
+void Http2Session::Lose(absl::string_view why) {
   lost_ = true;
   auto streams = std::exchange(streams_, {});
   // Close the streams in the order of their numbers: a run in the order of a hash map could not be replayed.
@@ -237,11 +237,11 @@ void Http2Session::Lose() {
   for (const auto& [id, stream] : streams) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
   for (const int32_t id : ids) {
-    StreamEnd end{StreamEnd::Kind::kLost, Http2Error::kNoError};
+    StreamEnd end{.kind = StreamEnd::Kind::kLost, .why = std::string(why)};
     // Whether an Output has returned the HEADERS. The session cannot see whether its owner wrote them.
     const bool has_left = streams[id]->opened && outputs_ > streams[id]->output_after;
     if (options_.side == Side::kClient && !has_left) end = {StreamEnd::Kind::kUnhandled, Http2Error::kRefusedStream};
-    streams[id]->events.OnClosed(end);
+    streams[id]->events.OnClosed(std::move(end));
   }
 }
 
@@ -547,6 +547,7 @@ int Http2Session::Callbacks::OnDataChunk(nghttp2_session*, uint8_t, int32_t id, 
 
 int Http2Session::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   Http2Session& session = *static_cast<Http2Session*>(user_data);
+  if (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) ++session.received_stream_frames_;
   switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
       return OnHeaderBlock(session, *frame);

@@ -45,6 +45,7 @@ struct StreamEnd {
   Http2Error error = Http2Error::kNoError;
   bool reset_here = false;  // kReset: this side sent the RST_STREAM, by Reset or since the other side broke HTTP/2
   uint32_t exceeded_header_list_bytes = 0;  // reset_here: a header block was larger than this bound; 0: none was
+  std::string why = {};                     // kLost: why, if the owner of the session knows
 };
 
 // The events of one stream. The owner of a stream implements it. Http2Session::Receive calls it, or the call that
@@ -142,6 +143,8 @@ class Http2Session {
   bool out_of_streams() const { return unused_ids() == 0; }
   // The error of the other side's last GOAWAY.
   std::optional<Http2Error> goaway_error() const { return goaway_error_; }
+  // HEADERS and DATA frames that have come in full.
+  uint64_t received_stream_frames() const { return received_stream_frames_; }
   size_t streams() const { return streams_.size(); }  // number of streams that have not closed
   // Client side: sends a request with `body`, and with END_STREAM if `end_stream`. The same write adds `granted_bytes`
   // to the stream's first window. `events` gets the events of the stream until its OnClosed. Returns ResourceExhausted
@@ -173,8 +176,8 @@ class Http2Session {
   // Server side: asks the client to open no more streams, and still accepts streams that are on their way (RFC 9113,
   // section 6.8). The owner calls GoAway after a round trip.
   void AnnounceGoAway();
-  // Reports that the connection is lost: every open stream gets OnClosed, with kLost or kUnhandled.
-  void Lose();
+  // Reports that the connection is lost: every open stream gets OnClosed, with kLost and `why`, or with kUnhandled.
+  void Lose(absl::string_view why = {});
 
  private:
   Http2Session(const Options& options, SessionEvents& events);
@@ -197,6 +200,7 @@ class Http2Session {
   SessionEvents& events_;
   nghttp2_session* nghttp2_ = nullptr;
   absl::flat_hash_map<int32_t, std::unique_ptr<Http2Stream>> streams_;  // the open streams, by number
+  uint64_t received_stream_frames_ = 0;
 
   // The header block that is being received. Blocks of two streams never interleave (RFC 9113, section 4.3).
   HeaderList headers_;

@@ -13,8 +13,11 @@ constexpr char kTlsAlert = 21;
 
 }  // namespace
 
-Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events)
-    : flushes_(flushes),
+Connection::Connection(Executor& executor, TimerQueue& timers, FlushQueue& flushes, const Options& options,
+                       ConnectionEvents& events)
+    : executor_(executor),
+      timers_(timers),
+      flushes_(flushes),
       options_(options),
       events_(&events),
       socket_(executor.Connect(
@@ -23,6 +26,7 @@ Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& o
 
 // Close and End flush at once, and leave it in the queue.
 Connection::~Connection() {
+  timers_.Clear(look_);
   flushes_.Forget(*this);
 }
 
@@ -39,6 +43,7 @@ void Connection::OnConnected() {
 
 void Connection::OnBytes(absl::string_view bytes) {
   if (over_) return;
+  received_bytes_ += bytes.size();
   if (!up_ && options_.tls == nullptr && !bytes.empty() && bytes[0] == kTlsAlert) {
     return End(absl::UnavailableError(absl::StrCat(options_.address.text, " speaks TLS, and this client does not")));
   }
@@ -74,13 +79,15 @@ void Connection::OnSlots() {
 
 void Connection::End(absl::Status why) {
   if (std::exchange(over_, true)) return;
+  timers_.Clear(look_);
   if (!disconnected_) Flush();  // a GOAWAY with the reason
-  if (session_ != nullptr) session_->Lose();
+  if (session_ != nullptr) session_->Lose(why.message());
   events_->OnDown(*this, std::move(why));
 }
 
 void Connection::Close() {
   if (std::exchange(over_, true)) return;
+  timers_.Clear(look_);
   if (session_ == nullptr) return;
   session_->GoAway(Http2Error::kNoError);
   Flush();
@@ -97,6 +104,33 @@ void Connection::Flush() {
   session_->Output(output_);
   if (output_.empty()) return;
   socket_->Write(std::exchange(output_, std::string()));
+  if (!over_ && look_ == TimerQueue::Id() && session_->streams() > 0) {
+    silence_.Begin(received());
+    WatchForSilence();
+  }
+}
+
+void Connection::WatchForSilence() {
+  look_ = timers_.Set(executor_.Now() + SilenceWatch::kLookEvery, [this] { LookForSilence(); });
+}
+
+void Connection::LookForSilence() {
+  look_ = {};
+  if (session_->streams() == 0) return;
+  switch (silence_.Look(executor_.Now(), received())) {
+    case SilenceWatch::Verdict::kAlive:
+      break;
+    case SilenceWatch::Verdict::kPing:
+      session_->Ping();
+      FlushLater();
+      break;
+    case SilenceWatch::Verdict::kFrozen:
+      return End(
+          absl::UnavailableError(absl::StrCat(options_.address.text, " has sent nothing for ",
+                                              SilenceWatch::kLookEvery.count() * SilenceWatch::kLooksBeforePing,
+                                              " s, and then no answer to an HTTP/2 PING; its process may be frozen")));
+  }
+  WatchForSilence();
 }
 
 // A socket on a thread of its own may report an earlier write although it is congested again.

@@ -12,7 +12,9 @@
 #include "lib/http2/session.h"
 #include "lib/link/flush_queue.h"
 #include "lib/link/scheduled_stream.h"
+#include "lib/link/silence_watch.h"
 #include "lib/net/executor.h"
+#include "lib/net/timer_queue.h"
 
 namespace sluice {
 
@@ -43,8 +45,9 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
     std::string server_name;
     Http2Session::Options session;
   };
-  // Begins to connect. `executor`, `flushes` and `events` must outlive the connection.
-  Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events);
+  // Begins to connect. `executor`, `timers`, `flushes` and `events` must outlive the connection.
+  Connection(Executor& executor, TimerQueue& timers, FlushQueue& flushes, const Options& options,
+             ConnectionEvents& events);
   ~Connection() override;
 
   // Its owner changes. `events` must outlive the connection.
@@ -74,6 +77,13 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   void OnSlots() override;
   void End(absl::Status why);
 
+  // Looks every SilenceWatch::kLookEvery while streams are open.
+  void WatchForSilence();
+  void LookForSilence();
+  SilenceWatch::Received received() const { return {received_bytes_, session_->received_stream_frames()}; }
+
+  Executor& executor_;
+  TimerQueue& timers_;
   FlushQueue& flushes_;
   const Options options_;
   ConnectionEvents* events_;
@@ -82,6 +92,9 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   bool disconnected_ = false;
   bool flush_queued_ = false;
   std::unique_ptr<Http2Session> session_;
+  uint64_t received_bytes_ = 0;
+  SilenceWatch silence_;
+  TimerQueue::Id look_;  // set while streams are open
   std::string output_;
   boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<DrainHook>,
                          boost::intrusive::constant_time_size<false>>

@@ -99,7 +99,7 @@ void Connector::Send(int64_t) {
   if (connection_ != nullptr) {
     connection_->StartTls();
   } else {
-    connection_ = std::make_unique<Connection>(loop_.executor(), loop_.flushes(),
+    connection_ = std::make_unique<Connection>(loop_.executor(), loop_.timers(), loop_.flushes(),
                                                Connection::Options{.address = addresses_[next_address_],
                                                                    .tls = tls_,
                                                                    .server_name = ServerName(),

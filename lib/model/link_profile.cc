@@ -39,7 +39,12 @@ absl::Status CheckTime(absl::string_view field, absl::Duration value, absl::Dura
 
 absl::Status CheckCapacity(double value) {
   if (value >= kMinCapacity && value <= kMaxCapacity) return absl::OkStatus();  // false for NaN
-  return OutOfBounds("capacity_bytes_per_second", value, kMinCapacity, kMaxCapacity);
+  absl::Status status = OutOfBounds("capacity_bytes_per_second", value, kMinCapacity, kMaxCapacity);
+  const bool lacks_unit = value > 0 && value < kMinCapacity;
+  if (!lacks_unit) return status;
+  const double bits = 8 * value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(status.message(), "; did you mean ", bits, "gbit? A rate without a unit is in bit/s"));
 }
 
 // Needs a valid frame: a port that holds less than one packet passes none, so such a buffer lacks its unit. Loopback

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace sluice {
 namespace {
 
@@ -97,7 +99,9 @@ bool ProxyCallLogic::OnStreamOver(const StreamEnd* end, const absl::Status& why,
     EndResponse(absl::StatusCode::kUnavailable, actions);
     actions.push_back({.kind = Kind::kResetClient, .error = end->error});
   } else {
-    Fail(absl::UnavailableError("the connection to the worker was lost"), actions);
+    Fail(absl::UnavailableError(
+             absl::StrCat("the connection to the worker was lost", end->why.empty() ? "" : ": ", end->why)),
+         actions);
   }
   return ok;
 }

@@ -25,8 +25,9 @@ namespace {
 // The idle time varies between connections: the connections of a thousand workers become idle together, with the last
 // response of a block. Acknowledgements of simultaneous probes would meet in the port's buffer.
 //
-// Rejected: HTTP/2 PING. A gRPC server accepts one PING in five minutes while no call is open, and ends the connection
-// of a client that sends more. TCP probes are invisible above TCP.
+// Rejected: HTTP/2 PING for idle connections. A gRPC server accepts one PING in five minutes while no call is open, and
+// ends the connection of a client that sends more. TCP probes are invisible above TCP. Only a PING sees that a process
+// is frozen: lib/link/silence_watch.h sends one while a call is out.
 constexpr int kQuietSeconds = 5;
 constexpr int kQuietChoices = 3;  // 5, 6, 7
 constexpr int kProbeSeconds = 1;

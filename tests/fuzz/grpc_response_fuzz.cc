@@ -102,7 +102,7 @@ void Replay(absl::string_view input, Call& call) {
 }
 
 StreamEnd EndOf(uint8_t byte) {
-  constexpr StreamEnd::Kind kKinds[] = {StreamEnd::Kind::kComplete, StreamEnd::Kind::kReset,
+  const StreamEnd::Kind kKinds[] = {StreamEnd::Kind::kComplete, StreamEnd::Kind::kReset,
                                         StreamEnd::Kind::kUnhandled, StreamEnd::Kind::kLost};
   return {kKinds[byte & 3], static_cast<Http2Error>(byte >> 4)};
 }

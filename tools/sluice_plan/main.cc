@@ -120,7 +120,11 @@ void PrintForPeople(const Flags& flags, const std::vector<SweepRow>& rows) {
   const GivenFlags given = {.link = flags.link, .rto_min = !flags.rto_min.empty(), .swept = swept};
   std::cout << (sweeps ? SweepVerdict(swept, rows) : Verdict(rows.back().sizing))
             << EchoLink(rows.back().sizing.read, given, flags.batches) << "\n";
-  if (!flags.batches) return PrintTable(swept, rows, flags.all || sweeps, std::cout);
+  if (!flags.batches) {
+    PrintTable(swept, rows, flags.all || sweeps, std::cout);
+    if (!sweeps) std::cout << NextStep(JudgeNeed(rows.back().sizing));
+    return;
+  }
   PrintBatchTable(swept, rows, flags.all || sweeps, std::cout);
   std::cout << "\n" << (sweeps ? SweepBatchAdvice(rows) : BatchAdvice(rows.back().sizing)) << "\n";
 }

@@ -124,6 +124,8 @@ void PrintTable(const std::string& swept, const std::vector<SweepRow>& rows, boo
                            Bar(Unscheduled(sizing), full_bps), sizing.unscheduled.block_timeout_probability,
                            NeedName(JudgeNeed(sizing)));
   }
+  out << "\ngrants, unscheduled: goodput. A response with a grant takes a round trip more, which costs most while N is "
+         "small.\ntimeout: the probability that a block of the unscheduled read waits for a TCP timeout.\n";
 }
 
 void PrintBatchTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out) {

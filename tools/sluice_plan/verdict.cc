@@ -115,4 +115,11 @@ std::string SweepVerdict(const std::string& swept, const std::vector<SweepRow>& 
                          Range(rows, TodayBps), worst->value, Range(rows, WithSluiceBps));
 }
 
+std::string NextStep(Need need) {
+  if (need == Need::kNeeded) {
+    return "Next: sluice-proxy in front of the client, or the library in it. docs/start of the repository has both.\n";
+  }
+  return "Next: sluice-diagnose on the aggregator's host says whether its responses wait for TCP timeouts today.\n";
+}
+
 }  // namespace sluice

@@ -21,4 +21,7 @@ std::string Verdict(const Sizing& sizing);
 // The same for a sweep: the values of each need, and the ranges of both goodputs. `rows` are not empty.
 std::string SweepVerdict(const std::string& swept, const std::vector<SweepRow>& rows);
 
+// A line: the command that answers what is open.
+std::string NextStep(Need need);
+
 }  // namespace sluice

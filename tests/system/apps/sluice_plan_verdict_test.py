@@ -62,7 +62,8 @@ class TableTest(unittest.TestCase):
     def test_default_columns_are_grants_and_unscheduled(self):
         _, table, rest = sections(*FRESH, "--workers", "17", "--sru", "10000")
         self.assertEqual(table.splitlines()[0].split(), ["N", "grants", "unscheduled", "timeout", "Sluice"])
-        self.assertEqual(rest, "")
+        self.assertTrue(rest.startswith("grants, unscheduled: goodput."), rest)
+        self.assertIn("\nNext: sluice-proxy in front of the client, or the library in it.", rest)
         last = table.splitlines()[-1]
         json_of_last = plan(*FRESH, "--workers", "17", "--sru", "10000")
         self.assertIn(f"{json_of_last['rolling_goodput_bps'] / 1e6:.0f} Mbit/s", last)

@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-constexpr StreamEnd kLost = {StreamEnd::Kind::kLost};
-constexpr StreamEnd kUnhandled = {StreamEnd::Kind::kUnhandled, Http2Error::kRefusedStream};
+const StreamEnd kLost = {StreamEnd::Kind::kLost};
+const StreamEnd kUnhandled = {StreamEnd::Kind::kUnhandled, Http2Error::kRefusedStream};
 
 absl::StatusCode CodeOf(HeaderList only_block) {
   ResponseReader reader({});
@@ -171,7 +171,7 @@ TEST(ResponseReaderEndTest, AResetIsMapped) {
 
 // A server that has responded before it has read the whole request resets the stream (RFC 9113, section 8.1).
 TEST(ResponseReaderEndTest, TrailersHoldHoweverTheStreamCloses) {
-  for (const StreamEnd close : {StreamEnd{StreamEnd::Kind::kReset, Http2Error::kNoError},
+  for (const StreamEnd& close : {StreamEnd{StreamEnd::Kind::kReset, Http2Error::kNoError},
                                 StreamEnd{StreamEnd::Kind::kReset, Http2Error::kCancel}, kLost, kUnhandled}) {
     ResponseReader ok({});
     ok.OnHeaders(Head(), false);

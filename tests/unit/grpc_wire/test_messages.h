@@ -18,7 +18,7 @@ std::string Framed(char flag, absl::string_view bytes);
 std::string CompressedMessage(absl::string_view bytes);
 
 // An end without an error, the head of a response, and its trailers with OK.
-inline constexpr StreamEnd kComplete = {};
+inline const StreamEnd kComplete = {};
 HeaderList Head();
 HeaderList OkTrailers();
 

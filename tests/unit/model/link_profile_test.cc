@@ -55,6 +55,14 @@ TEST(LinkProfileTest, BufferIsEitherBytesOrPackets) {
   EXPECT_THAT(std::string(profile.Validate().message()), HasSubstr("buffer_bytes is 0, it must be from 1514 to"));
 }
 
+TEST(LinkProfileTest, ACapacityOfFewBitsLacksItsUnit) {
+  LinkProfile profile;
+  profile.capacity_bytes_per_second = 1.25;
+  EXPECT_EQ(profile.Validate(),
+            absl::InvalidArgumentError("capacity_bytes_per_second is 1.25, it must be from 1000 to 1e+12; did you mean "
+                                       "10gbit? A rate without a unit is in bit/s"));
+}
+
 TEST(LinkProfileTest, ABufferOfBytesHoldsAFrameAndTheErrorSuggestsTheUnitThatIsMissing) {
   const auto error = [](int64_t buffer_bytes) {
     const LinkProfile profile{.buffer_bytes = buffer_bytes};

@@ -90,6 +90,10 @@ absl::Status ValidateWorkerAddress(absl::string_view address) {
   return ParseWorkerTarget(address).status();
 }
 
+bool IsIpv6(const WorkerAddress& address) {
+  return absl::StartsWith(address.text, "[");
+}
+
 bool IsUnixAddress(absl::string_view address) {
   return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:");
 }
@@ -100,13 +104,13 @@ std::string AuthorityOf(const std::string& target) {
 
 size_t SortByFamily(std::vector<WorkerAddress>& addresses) {
   if (addresses.empty()) return 0;
-  const auto is_v6 = [](const WorkerAddress& address) { return absl::StartsWith(address.text, "["); };
-  const bool first_is_v6 = is_v6(addresses.front());
+  const bool first_is_v6 = IsIpv6(addresses.front());
   std::sort(addresses.begin(), addresses.end(), [&](const WorkerAddress& a, const WorkerAddress& b) {
-    return std::make_pair(is_v6(a) != first_is_v6, a.text) < std::make_pair(is_v6(b) != first_is_v6, b.text);
+    return std::make_pair(IsIpv6(a) != first_is_v6, a.text) < std::make_pair(IsIpv6(b) != first_is_v6, b.text);
   });
-  return static_cast<size_t>(std::count_if(
-      addresses.begin(), addresses.end(), [&](const WorkerAddress& address) { return is_v6(address) == first_is_v6; }));
+  return static_cast<size_t>(std::count_if(addresses.begin(), addresses.end(), [&](const WorkerAddress& address) {
+    return IsIpv6(address) == first_is_v6;
+  }));
 }
 
 }  // namespace sluice

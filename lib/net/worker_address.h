@@ -26,6 +26,8 @@ struct WorkerTarget {
 absl::StatusOr<WorkerTarget> ParseWorkerTarget(absl::string_view address);
 absl::Status ValidateWorkerAddress(absl::string_view address);
 
+bool IsIpv6(const WorkerAddress& address);
+
 // True for "unix:PATH" and "unix-abstract:NAME", valid or not.
 bool IsUnixAddress(absl::string_view address);
 

@@ -32,7 +32,7 @@ std::string AbstractAddress() {
 }
 
 // Binds and listens; returns the descriptor and the actual address.
-std::pair<int, WorkerAddress> Listen(const std::string& address) {
+std::pair<int, WorkerAddress> Listen(const std::string& address, int queue = 16) {
   if (absl::StartsWith(address, "unix")) {
     const bool abstract = address == "unix-abstract:";
     const std::string name = abstract ? AbstractAddress() : address;
@@ -47,7 +47,7 @@ std::pair<int, WorkerAddress> Listen(const std::string& address) {
   tcp::endpoint endpoint(boost::asio::ip::make_address(v6 ? "::1" : "127.0.0.1"), 0);
   const int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())), 0) << std::strerror(errno);
-  EXPECT_EQ(listen(fd, 16), 0);
+  EXPECT_EQ(listen(fd, queue), 0);
   auto bytes = static_cast<socklen_t>(endpoint.capacity());
   EXPECT_EQ(getsockname(fd, endpoint.data(), &bytes), 0);
   return {fd, {absl::StrCat(v6 ? "[::1]:" : "127.0.0.1:", endpoint.port())}};
@@ -130,6 +130,23 @@ size_t SendUntilFull(int fd, size_t most_bytes) {
 void Reset(int fd) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+}
+
+SilentAddress::SilentAddress(const std::string& address) {
+  const auto [listener, listens] = Listen(address, 0);
+  address_ = listens;
+  sockets_.push_back(listener);
+  sockaddr_storage endpoint{};
+  socklen_t bytes = sizeof(endpoint);
+  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&endpoint), &bytes), 0);
+  for (int i = 0; i < 4; ++i) {  // more than the queue holds; the last ones wait
+    sockets_.push_back(socket(endpoint.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    connect(sockets_.back(), reinterpret_cast<sockaddr*>(&endpoint), bytes);
+  }
+}
+
+SilentAddress::~SilentAddress() {
+  for (const int fd : sockets_) close(fd);
 }
 
 WorkerAddress AddressOfNobody() {

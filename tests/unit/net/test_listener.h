@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "lib/net/executor.h"
@@ -35,6 +36,21 @@ class TestListener {
   int connection_ = -1;   // guarded by mutex_
   bool closing_ = false;  // guarded by mutex_
   std::thread thread_;
+};
+
+// A loopback address that drops SYNs, as a host that is down does: its queue of connections is full.
+class SilentAddress {
+ public:
+  explicit SilentAddress(const std::string& address = "127.0.0.1:0");  // or "[::1]:0"
+  ~SilentAddress();
+  SilentAddress(const SilentAddress&) = delete;
+  SilentAddress& operator=(const SilentAddress&) = delete;
+
+  const WorkerAddress& address() const { return address_; }
+
+ private:
+  WorkerAddress address_;
+  std::vector<int> sockets_;
 };
 
 // Helpers for `Serve`.

@@ -56,13 +56,23 @@ void Connector::Close() {
   loop_.timers().Clear(timer_);
   look_up_.reset();
   trying_ = true;
+  backs_off_ = false;
   failure_ = absl::UnavailableError(absl::StrCat(target_, ": the link is closed"));
   if (connection_ != nullptr) connection_->Close();
   loop_.Bury(std::move(connection_));
 }
 
+// The failure ends, too, so that calls wait for the attempt.
+void Connector::ConnectNow() {
+  if (!backs_off_) return;
+  loop_.timers().Clear(timer_);
+  failure_ = absl::OkStatus();
+  LookUp();
+}
+
 void Connector::LookUp() {
   trying_ = true;
+  backs_off_ = false;
   next_address_ = 0;
   look_up_ = loop_.executor().Resolve(target_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
@@ -164,6 +174,7 @@ void Connector::BackOff(const absl::Status& why) {
 
 void Connector::ConnectLater() {
   trying_ = true;
+  backs_off_ = true;
   const double jitter = 1 + kBackOffJitter * (2 * loop_.executor().Random() - 1);
   const auto pause = std::chrono::duration_cast<nanoseconds>(back_off_ * jitter);
   back_off_ = std::min(std::chrono::duration_cast<nanoseconds>(back_off_ * kBackOffFactor), kMaxBackOff);

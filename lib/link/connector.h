@@ -47,6 +47,7 @@ class Connector final : public ConnectionEvents, private Scheduled {
 
   void Connect();                         // does nothing while it tries to connect
   void ConnectLater();                    // after the back-off
+  void ConnectNow();                      // instead of waiting for the end of a back-off
   void BackOff(const absl::Status& why);  // the same; `why` becomes the failure
   void Close();                           // permanently
 
@@ -77,6 +78,7 @@ class Connector final : public ConnectionEvents, private Scheduled {
   ConnectorEvents& events_;
 
   bool trying_ = false;  // a look-up, a handshake or a back-off is under way
+  bool backs_off_ = false;
   std::shared_ptr<void> look_up_;
   std::vector<WorkerAddress> addresses_;
   size_t next_address_ = 0;

@@ -59,6 +59,8 @@ class Worker final : private ConnectorEvents {
   uint32_t schedule_id() const { return WorkerTable::ScheduleId(row_); }  // in the link's LinkSchedule
 
   void Connect();  // does nothing if the worker is connected or tries to be
+  // Ends the back-off after a failure. Its address is known to accept connections.
+  void ConnectNow() { connector_.ConnectNow(); }
   void Close();    // permanently: all waiting and sent calls end
   bool connected() const { return connection_ != nullptr; }
   // Calls the waiter once, when the worker is connected. The worker must not be connected yet.

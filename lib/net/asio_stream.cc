@@ -136,6 +136,7 @@ void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& 
 
 void Stream::OnSocketConnected(int error) {
   if (!is_open()) return;
+  if (error == ETIMEDOUT) return Disconnect(absl::DeadlineExceededError(Error("connect to ", error).message()));
   if (error != 0) return Disconnect(Error("connect to ", error));
   described_ = DescribeTcp(fd_);
   // If no process listens at a local port in the range for clients, TCP may connect a socket to itself.

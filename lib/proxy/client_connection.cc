@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "lib/proxy/http2_client.h"
@@ -30,12 +31,17 @@ ClientConnection::~ClientConnection() = default;
 
 void ClientConnection::WatchOpening() {
   const TimePoint::duration timeout = proxy_.options().opening_timeout;
+  proxy_.link().timers().Clear(opening_timer_);
   opening_timer_ = proxy_.link().timers().Set(proxy_.link().now() + timeout, [this, timeout] {
     opening_timer_ = TimerQueue::Id();
+    const std::string within =
+        absl::StrCat(" within limits.opening_timeout, ", absl::FormatDuration(absl::FromChrono(timeout)));
     if (!connected_) {
-      OnHandshakeFailed(absl::DeadlineExceededError(
-          absl::StrCat(origin_.peer, " has not completed its handshake within limits.opening_timeout, ",
-                       absl::FormatDuration(absl::FromChrono(timeout)))));
+      OnHandshakeFailed(
+          absl::DeadlineExceededError(absl::StrCat(origin_.peer, " has not completed its handshake", within)));
+    }
+    if (phase_ == Phase::kConnecting) {
+      return RefuseConnect(absl::DeadlineExceededError(absl::StrCat("no connection", within)), "");
     }
     End();
   });
@@ -55,8 +61,8 @@ void ClientConnection::OnBytes(absl::string_view bytes) {
       return protocol_->OnBytes(bytes);
     case Phase::kConnecting:
       // The client does not wait until its tunnel is open.
-      if (early_.size() + bytes.size() > ClientOpening::kMaxHeadBytes) return End();
       early_.append(bytes.data(), bytes.size());
+      if (early_.size() > ClientOpening::kMaxHeadBytes) socket_->SetReading(false);
       return;
     case Phase::kDraining:
     case Phase::kOver:
@@ -80,55 +86,76 @@ void ClientConnection::Open(absl::string_view bytes) {
   }
 }
 
-// Looks up the worker before the reply: the reply reports whether the worker exists before the client sends more.
+// The reply reports whether the target can be reached, before the client sends more.
 void ClientConnection::OnConnectRequest() {
   connect_target_ = opening_.target();
   early_ = opening_.TakeRest();
   phase_ = Phase::kConnecting;
+  WatchOpening();
   absl::StatusOr<std::shared_ptr<Target>> target =
       proxy_.targets().Find(policy(), connect_target_, proxy_.options().max_targets);
   if (!target.ok()) return AnswerConnect(target.status());
   target_ = *std::move(target);
-  if (target_->known()) return OnTargetKnown();
+  if (target_->looked_up()) return OnTargetStep();
   target_->Wait(*this);
 }
 
-void ClientConnection::OnTargetKnown() {
+void ClientConnection::OnTargetStep() {
   if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
   AnswerConnect(target_->Check());
 }
 
 void ClientConnection::AnswerConnect(const absl::Status& worker) {
   if (absl::IsPermissionDenied(worker) && origin_.local && proxy_.options().pass_tunnels) {
-    return StartTunnel(std::exchange(early_, {}), PassedTunnel::Kind::kOther);
+    return StartTunnel(TakeEarly(), PassedTunnel::Kind::kOther);
   }
-  if (!worker.ok()) return RefuseConnect(worker, std::exchange(early_, {}));
-  OpenTunnel();
+  // Unavailable is the status of calls to a name that cannot be looked up.
+  if (absl::IsUnavailable(worker)) return RefuseConnect(absl::NotFoundError(worker.message()), TakeEarly());
+  if (!worker.ok()) return RefuseConnect(worker, TakeEarly());
+  if (target_->connected()) return OpenTunnel();
+  Dial();
+}
+
+void ClientConnection::Dial() {
+  dial_ = std::make_unique<Tunnel>(
+      proxy_.link(), static_cast<int>(proxy_.options().worker_tunnel_receive_bytes),
+      Tunnel::Owner{.on_open = [this] { OnDialled(); },
+                    .on_bytes = nullptr,
+                    .on_backlog = [](bool) {},
+                    .on_over = [this](const absl::Status& why, bool opened) { OnDialOver(why, opened); }});
+  dial_->Connect(target_->addresses());
+}
+
+// The kernel keeps the bytes of a server that speaks first, until the protocol of the client is known.
+void ClientConnection::OnDialled() {
+  if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
+  dial_->SetReading(false);
+  target_->OnReached(dial_->address());
+  OpenTunnelLater();
+}
+
+void ClientConnection::OnDialOver(const absl::Status& why, bool opened) {
+  if (phase_ == Phase::kConnecting && !opened) return RefuseConnect(why, "");
+  // A tunnel that needs it dials again.
+  proxy_.link().AtEndOfTurn([over = std::shared_ptr<Tunnel>(std::move(dial_))] {});
+}
+
+std::string ClientConnection::TakeEarly() {
+  socket_->SetReading(true);
+  return std::exchange(early_, {});
 }
 
 void ClientConnection::OpenTunnel() {
   Write(kTunnelIsOpen);
   phase_ = Phase::kInTunnel;
   opening_ = ClientOpening();
-  const std::string early = std::exchange(early_, {});
+  WatchOpening();
+  const std::string early = TakeEarly();
   if (!early.empty()) Open(early);
 }
 
-void ClientConnection::RefuseConnect(const absl::Status& why, std::string early) {
-  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
-  Report(ProxyEvent::Kind::kRefused, connect_target_, why.message());
-  // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
-  if (!absl::IsPermissionDenied(why)) {
-    return Refuse(Http1Refusal(absl::IsInvalidArgument(why) ? 400 : 502, why.message()));
-  }
-  denial_ = std::string(why.message());
-  if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
-    SetIdle(true);
-    WatchOpening();
-  }
-  phase_ = Phase::kConnecting;
-  early_ = std::move(early);
-  // Later, since a PassedTunnel may be on the stack.
+// Later, since a PassedTunnel or the dial may be on the stack.
+void ClientConnection::OpenTunnelLater() {
   proxy_.link().AtEndOfTurn([this, weak = weak_from_this()] {
     const std::shared_ptr<ClientConnection> alive = weak.lock();
     if (alive == nullptr || phase_ != Phase::kConnecting) return;
@@ -137,8 +164,27 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   });
 }
 
+void ClientConnection::RefuseConnect(const absl::Status& why, std::string early) {
+  const bool unreachable = absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why) || absl::IsNotFound(why);
+  proxy_.metrics().CountConnection(unreachable ? ProxyConnection::kUnreachable : ProxyConnection::kRefused);
+  std::string text(why.message());
+  if (!absl::StrContains(text, connect_target_)) text = absl::StrCat(connect_target_, ": ", text);
+  Report(ProxyEvent::Kind::kRefused, connect_target_, text);
+  // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
+  if (!absl::IsPermissionDenied(why)) return Refuse(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
+  denial_ = std::string(why.message());
+  if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
+    SetIdle(true);
+    WatchOpening();
+  }
+  phase_ = Phase::kConnecting;
+  early_ = std::move(early);
+  OpenTunnelLater();
+}
+
 void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.link().timers().Clear(opening_timer_);
+  dial_.reset();
   protocol_ = Http2Client::Make(proxy_, *this);
   if (protocol_ == nullptr) return End();
   phase_ = Phase::kOpen;
@@ -163,7 +209,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   if (to_worker) proxy_.metrics().CountConnection(ProxyConnection::kWorkerTunnel);
   phase_ = Phase::kOpen;
   SetIdle(false);
-  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, bytes);
+  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(dial_), bytes);
 }
 
 void ClientConnection::Refuse(std::string response) {

@@ -8,6 +8,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -32,6 +33,16 @@ std::string WithPort(absl::string_view target) {
   const size_t bracket = target.rfind(']');
   const bool has_port = target.find(':', bracket == absl::string_view::npos ? 0 : bracket) != absl::string_view::npos;
   return absl::StrCat(target, has_port ? "" : ":443");
+}
+
+// Returns a string of RFC 8941, section 3.3.3, which is printable ASCII.
+std::string QuotedString(absl::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += absl::ascii_isprint(static_cast<unsigned char>(c)) ? c : '?';
+  }
+  return quoted + '"';
 }
 
 }  // namespace
@@ -92,11 +103,31 @@ std::string ClientOpening::TakeAll() {
   return std::exchange(bytes_, {});
 }
 
-std::string Http1Refusal(int status, absl::string_view why) {
+std::string Http1Refusal(int status, absl::string_view why, absl::string_view headers) {
   const auto reason = http::obsolete_reason(static_cast<http::status>(status));
   return absl::StrCat("HTTP/1.1 ", status, " ", absl::string_view(reason.data(), reason.size()),
-                      "\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: ", why.size() + 1,
-                      "\r\n\r\n", why, "\n");
+                      "\r\nConnection: close\r\n", headers,
+                      "Content-Type: text/plain\r\nContent-Length: ", why.size() + 1, "\r\n\r\n", why, "\n");
+}
+
+std::string ConnectRefusal(const absl::Status& why, absl::string_view proxy) {
+  const auto [status, error] = [&]() -> std::pair<int, const char*> {
+    switch (why.code()) {
+      case absl::StatusCode::kInvalidArgument:
+        return {400, "http_request_error"};
+      case absl::StatusCode::kDeadlineExceeded:
+        return {504, "connection_timeout"};
+      case absl::StatusCode::kNotFound:
+        return {502, "dns_error"};
+      case absl::StatusCode::kUnavailable:
+        return {502, "destination_unavailable"};
+      default:
+        return {502, "proxy_internal_error"};
+    }
+  }();
+  const std::string header =
+      absl::StrCat("Proxy-Status: ", proxy, "; error=", error, "; details=", QuotedString(why.message()), "\r\n");
+  return Http1Refusal(status, why.message(), header);
 }
 
 std::string TunnelRefusal(absl::string_view bytes, absl::string_view why) {

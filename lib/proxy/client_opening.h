@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace sluice {
@@ -51,8 +52,13 @@ class ClientOpening {
   std::string why_;
 };
 
-// The complete HTTP/1.1 response that refuses a request, with `why` as its body. It ends the connection.
-std::string Http1Refusal(int status, absl::string_view why);
+// The complete HTTP/1.1 response that refuses a request, with `why` as its body. It ends the connection. `headers`:
+// more lines of its head, each with its CRLF.
+std::string Http1Refusal(int status, absl::string_view why, absl::string_view headers = "");
+
+// The response to a CONNECT whose target cannot be used: `why` is the body, and also in the header Proxy-Status (RFC
+// 9209) of this `proxy`. The status is 504 for DeadlineExceeded, 400 for InvalidArgument, and otherwise 502.
+std::string ConnectRefusal(const absl::Status& why, absl::string_view proxy);
 
 // The bytes that refuse a client within its tunnel, in the protocol that `bytes` begin: a fatal TLS alert,
 // access_denied, or a response 403 with `why`. Empty for other protocols.

@@ -18,20 +18,27 @@ constexpr char kOtherUnscheduled[] =
 
 }  // namespace
 
-PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, const std::string& bytes)
-    : proxy_(proxy), connection_(connection), kind_(kind) {
-  tunnel_ = std::make_unique<Tunnel>(
-      proxy_.link().executor(), connection_.connect_target(),
-      kind_ == Kind::kWorker ? static_cast<int>(proxy_.options().worker_tunnel_receive_bytes) : 0,
-      [this](const WorkerAddress& address) {
-        const TargetPolicy& policy = *connection_.policy();
-        return kind_ == Kind::kWorker ? policy.CheckAddress(connection_.connect_target(), address.text).status()
-                                      : policy.CheckPassed(address.text);
-      },
-      Tunnel::Owner{.on_open = [this] { OnTunnelOpen(); },
-                    .on_bytes = [this](absl::string_view bytes) { OnTunnelBytes(bytes); },
-                    .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
-                    .on_over = [this](const absl::Status& why, bool opened) { OnTunnelOver(why, opened); }});
+PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
+                           const std::string& bytes)
+    : proxy_(proxy), connection_(connection), kind_(kind), tunnel_(std::move(dialled)) {
+  Tunnel::Owner owner{.on_open = [this] { OnTunnelOpen(); },
+                      .on_bytes = [this](absl::string_view received) { OnTunnelBytes(received); },
+                      .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
+                      .on_over = [this](const absl::Status& why, bool opened) { OnTunnelOver(why, opened); }};
+  if (tunnel_ == nullptr) {
+    const int64_t window = kind_ == Kind::kWorker ? proxy_.options().worker_tunnel_receive_bytes : 0;
+    tunnel_ = std::make_unique<Tunnel>(proxy_.link(), static_cast<int>(window), std::move(owner));
+    tunnel_->LookUp(connection_.connect_target(), [this](const WorkerAddress& address) {
+      const TargetPolicy& policy = *connection_.policy();
+      return kind_ == Kind::kWorker ? policy.CheckAddress(connection_.connect_target(), address.text).status()
+                                    : policy.CheckPassed(address.text);
+    });
+  } else {
+    tunnel_->SetOwner(std::move(owner));
+    tunnel_->SetReading(true);
+    OnTunnelOpen();
+    if (const std::string received = tunnel_->TakeReceived(); !received.empty()) OnTunnelBytes(received);
+  }
   if (!bytes.empty()) Forward(bytes);
 }
 
@@ -93,8 +100,9 @@ void PassedTunnel::OnTunnelOver(const absl::Status& why, bool opened) {
 }
 
 // Keep reading the far side: if unread bytes remain when a socket closes, the kernel resets the connection and drops
-// the bytes that it has not sent.
+// the bytes that it has not sent. A client that leaves before its CONNECT is answered has no last bytes.
 void PassedTunnel::OnDisconnected() {
+  if (kind_ == Kind::kOther && !tunnel_->open()) return connection_.End();
   phase_ = Phase::kLeaving;
   EndIfLeft();
 }

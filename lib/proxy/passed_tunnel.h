@@ -24,8 +24,10 @@ class PassedTunnel final : public ClientProtocol {
   // kOther: traffic of a local client to a host that is not a worker. It is not restricted. It is counted, because it
   // uses the same port.
   using Kind = TunnelKind;
-  // Connects to the target of the connection, and sends `bytes` first. The connection must outlive it.
-  PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, const std::string& bytes);
+  // Sends `bytes` first. `dialled` is open; if it is null, connects to the target of the connection. The connection
+  // must outlive it.
+  PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
+               const std::string& bytes);
   ~PassedTunnel() override;
 
   // ClientProtocol.

@@ -162,11 +162,11 @@ void ProxiedCall::Route() {
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(target.status(), actions); });
   }
   route_.SetTarget(*std::move(target));
-  if (route_.target()->known()) return OnTargetKnown();
-  route_.target()->Wait(*this);
+  OnTargetStep();
 }
 
-void ProxiedCall::OnTargetKnown() {
+void ProxiedCall::OnTargetStep() {
+  if (!route_.target()->has_family()) return route_.target()->Wait(*this);
   Drive([](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(absl::OkStatus(), actions); });
 }
 

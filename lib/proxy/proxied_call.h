@@ -72,7 +72,7 @@ class ProxiedCall final : public StreamEvents,
   void LookAround(TimePoint now, TimePoint stuck_since, const absl::Status& stuck);
 
  private:
-  void OnTargetKnown() override;
+  void OnTargetStep() override;
 
   template <class Event>
   void Drive(Event&& event);

@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::array<const char*, 6> kConnectionNames = {"http2",        "connect", "worker_tunnel",
-                                                         "other_tunnel", "refused", "handshake_failed"};
+constexpr std::array<const char*, 7> kConnectionNames = {"http2",   "connect",          "worker_tunnel", "other_tunnel",
+                                                         "refused", "handshake_failed", "unreachable"};
 constexpr std::array<const char*, 2> kTunnelNames = {"worker", "other"};
 constexpr char kOtherMethods[] = "other";
 constexpr char kNoWorkers[] = "none";

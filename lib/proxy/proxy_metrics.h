@@ -25,6 +25,7 @@ enum class ProxyConnection {
   kOtherTunnel,   // anything for a host that is not a worker; forwarded
   kRefused,
   kHandshakeFailed,  // TLS: the client showed no certificate or a wrong one, did not use TLS, or took too long
+  kUnreachable,      // the target of CONNECT cannot be looked up or reached
 };
 
 // Where a tunnel leads that is forwarded without a schedule.
@@ -58,7 +59,7 @@ class ProxyMetrics {
   void SetHeldRequestBytes(int64_t bytes) { held_request_bytes_->Set(static_cast<double>(bytes)); }
 
  private:
-  static constexpr size_t kConnectionKinds = 6;
+  static constexpr size_t kConnectionKinds = 7;
   static constexpr size_t kTunnelKinds = 2;
 
   const std::array<prometheus::Counter*, kConnectionKinds> connections_total_;

@@ -11,6 +11,9 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::seconds kResolveEvery{5};
+// Within this time an address of each family has been tried, and a lost SYN sent again. Then calls use the workers of
+// the first family, which try again.
+constexpr std::chrono::seconds kMaxSearch{2};
 
 std::string HostOf(const std::string& name) {
   const absl::StatusOr<WorkerTarget> target = ParseWorkerTarget(name);
@@ -25,8 +28,17 @@ Target::Target(LinkLoop& loop, std::shared_ptr<const TargetPolicy> policy, std::
   last_use_ = loop_.now();
 }
 
+Target::~Target() {
+  loop_.timers().Clear(search_timer_);
+}
+
+bool Target::has_family() const {
+  return looked_up_ && (of_family_ == places_.size() || searched_ || connected());
+}
+
 void Target::Wait(TargetWaiter& waiter) {
   waiting_.push_back(waiter);
+  if (looked_up_) return FindFamily();
   if (look_up_ == nullptr) LookUp();
 }
 
@@ -34,7 +46,42 @@ void Target::Wait(TargetWaiter& waiter) {
 void Target::Leave(TargetWaiter& waiter) {
   if (!waiter.is_linked()) return;
   waiter.unlink();
-  if (waiting_.empty()) look_up_.reset();
+  if (!waiting_.empty()) return;
+  look_up_.reset();
+  search_.reset();
+  loop_.timers().Clear(search_timer_);
+}
+
+void Target::Notify() {
+  Waiters waiters;  // those that wait again do so for the next step
+  waiters.swap(waiting_);
+  while (!waiters.empty()) {
+    TargetWaiter& waiter = waiters.front();
+    waiters.pop_front();
+    waiter.OnTargetStep();
+  }
+}
+
+void Target::FindFamily() {
+  if (search_ != nullptr) return;
+  search_ = std::make_unique<HappyEyeballsSocket>(loop_.executor(), loop_.timers(), addresses(),
+                                                  Executor::ConnectOptions{}, static_cast<StreamSocketEvents&>(*this));
+  search_timer_ = loop_.timers().Set(loop_.now() + kMaxSearch, [this] { EndSearch(); });
+}
+
+void Target::OnConnected() {
+  if (search_ == nullptr) return;  // it has ended in this turn
+  OnReached(search_->address());
+  EndSearch();
+}
+
+void Target::EndSearch() {
+  if (search_ == nullptr) return;
+  searched_ = true;
+  loop_.timers().Clear(search_timer_);
+  // Later, since its event may be on the stack.
+  loop_.AtEndOfTurn([events = shared_from_this(), over = std::shared_ptr<HappyEyeballsSocket>(std::move(search_))] {});
+  Notify();
 }
 
 absl::Status Target::Check() {
@@ -72,18 +119,29 @@ bool Target::connected() const {
   return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.worker->connected(); });
 }
 
+std::vector<WorkerAddress> Target::addresses() const {
+  std::vector<WorkerAddress> addresses;
+  for (const Place& place : places_) addresses.push_back({place.address});
+  return addresses;
+}
+
+void Target::OnReached(const WorkerAddress& address) {
+  for (const Choice& choice : choices_) {
+    if (choice.worker->target() == address.text) choice.worker->ConnectNow();
+  }
+  searched_ = true;
+  const bool is_ipv6 = IsIpv6(address);
+  if (std::exchange(prefers_ipv6_, is_ipv6) != is_ipv6) OrderFamilies();
+}
+
 // Literals are looked up, too: the executor returns their address at once.
 void Target::LookUp() {
   looked_ = loop_.now();
   look_up_ = loop_.executor().Resolve(name_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
     OnAddresses(std::move(addresses));
-    known_ = true;
-    while (!waiting_.empty()) {
-      TargetWaiter& waiter = waiting_.front();
-      waiting_.pop_front();
-      waiter.OnTargetKnown();
-    }
+    looked_up_ = true;
+    Notify();
   });
 }
 
@@ -102,11 +160,22 @@ void Target::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     if (!checked.ok()) failure_ = checked;
     return !checked.ok();
   });
-  of_family_ = SortByFamily(*addresses);
+  SortByFamily(*addresses);
   places_.clear();
   for (const WorkerAddress& address : *addresses) {
     places_.push_back({address.text, std::string(policy_->CheckAddress(name_, address.text).value_or(""))});
   }
+  OrderFamilies();
+}
+
+void Target::OrderFamilies() {
+  const auto is_ipv6 = [](const Place& place) { return IsIpv6({place.address}); };
+  if (prefers_ipv6_.has_value()) {
+    std::stable_partition(places_.begin(), places_.end(),
+                          [&](const Place& place) { return is_ipv6(place) == *prefers_ipv6_; });
+  }
+  of_family_ = std::count_if(places_.begin(), places_.end(),
+                             [&](const Place& place) { return is_ipv6(place) == is_ipv6(places_.front()); });
   if (called_) FindWorkers();
 }
 

@@ -2,42 +2,46 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "lib/link/link_loop.h"
 
 namespace sluice {
 
-Tunnel::Tunnel(Executor& executor, const std::string& target, int receive_buffer_bytes, Check check, Owner owner)
-    : executor_(executor),
-      receive_buffer_bytes_(receive_buffer_bytes),
-      check_(std::move(check)),
-      owner_(std::move(owner)) {
-  look_up_ = executor_.Resolve(target, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
-    look_up_.reset();
-    if (!addresses.ok()) return owner_.on_over(addresses.status(), false);
-    addresses_ = *std::move(addresses);
-    TryNext(absl::UnavailableError("the name has no address"));
-  });
-}
+Tunnel::Tunnel(LinkLoop& link, int receive_buffer_bytes, Owner owner)
+    : link_(link), receive_buffer_bytes_(receive_buffer_bytes), owner_(std::move(owner)) {}
 
 Tunnel::~Tunnel() = default;
 
-void Tunnel::TryNext(absl::Status why) {
-  while (next_ < addresses_.size()) {
-    const WorkerAddress& address = addresses_[next_++];
-    absl::Status checked = check_(address);
-    if (checked.ok()) {
-      failed_ = std::move(socket_);
-      socket_ = executor_.Connect(address, {.receive_buffer_bytes = receive_buffer_bytes_, .may_stall = true}, *this);
-      return;
-    }
+void Tunnel::LookUp(const std::string& target, Check check) {
+  const auto on_resolved = [this, check = std::move(check)](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
+    look_up_.reset();
+    OnAddresses(std::move(addresses), check);
+  };
+  look_up_ = link_.executor().Resolve(target, on_resolved);
+}
+
+void Tunnel::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses, const Check& check) {
+  if (!addresses.ok()) return owner_.on_over(absl::NotFoundError(addresses.status().message()), false);
+  absl::Status why = absl::NotFoundError("the name has no address");
+  std::erase_if(*addresses, [&](const WorkerAddress& address) {
+    absl::Status checked = check(address);
+    if (checked.ok()) return false;
     why = std::move(checked);
-  }
-  owner_.on_over(why, false);
+    return true;
+  });
+  if (addresses->empty()) return owner_.on_over(why, false);
+  Connect(*std::move(addresses));
+}
+
+// The handshake takes no room in the schedule: a SYN-ACK is small, and one thread that reads a CONNECT for each cannot
+// fill a port with them.
+void Tunnel::Connect(std::vector<WorkerAddress> addresses) {
+  const Executor::ConnectOptions options{.receive_buffer_bytes = receive_buffer_bytes_, .may_stall = true};
+  socket_ = std::make_unique<HappyEyeballsSocket>(link_.executor(), link_.timers(), std::move(addresses), options,
+                                                  static_cast<StreamSocketEvents&>(*this));
 }
 
 void Tunnel::OnConnected() {
   open_ = true;
-  failed_.reset();
   owner_.on_open();
   if (early_.empty()) return;
   socket_->Write(std::exchange(early_, {}));
@@ -45,9 +49,13 @@ void Tunnel::OnConnected() {
   if (socket_->unsent_bytes() == 0) owner_.on_backlog(false);
 }
 
+void Tunnel::OnBytes(absl::string_view bytes) {
+  if (owner_.on_bytes != nullptr) return owner_.on_bytes(bytes);
+  received_.append(bytes.data(), bytes.size());
+}
+
 void Tunnel::OnDisconnected(absl::Status why) {
-  if (!open_) return TryNext(std::move(why));
-  owner_.on_over(why, true);
+  owner_.on_over(why, open_);
 }
 
 void Tunnel::Write(std::string bytes) {

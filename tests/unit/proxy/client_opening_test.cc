@@ -163,6 +163,26 @@ TEST(TunnelRefusalTest, SpeaksTheProtocolOfTheClient) {
   EXPECT_EQ(TunnelRefusal("\x01", "why"), "");
 }
 
+TEST(ConnectRefusalTest, HasTheReasonInItsBodyAndInProxyStatus) {
+  EXPECT_EQ(ConnectRefusal(absl::UnavailableError("connect to \"a\\b\xe9\""), "sluice-1"),
+            "HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n"
+            "Proxy-Status: sluice-1; error=destination_unavailable; details=\"connect to \\\"a\\\\b?\\\"\"\r\n"
+            "Content-Type: text/plain\r\nContent-Length: 18\r\n\r\nconnect to \"a\\b\xe9\"\n");
+}
+
+TEST(ConnectRefusalTest, HasTheStatusOfTheReason) {
+  const auto expect = [](const absl::Status& why, const std::string& status, const std::string& error) {
+    const std::string refusal = ConnectRefusal(why, "p");
+    EXPECT_THAT(refusal, ::testing::StartsWith(absl::StrCat("HTTP/1.1 ", status, "\r\n")));
+    EXPECT_THAT(refusal, ::testing::HasSubstr(absl::StrCat("p; error=", error, "; ")));
+  };
+  expect(absl::InvalidArgumentError("a"), "400 Bad Request", "http_request_error");
+  expect(absl::NotFoundError("a"), "502 Bad Gateway", "dns_error");
+  expect(absl::UnavailableError("a"), "502 Bad Gateway", "destination_unavailable");
+  expect(absl::ResourceExhaustedError("a"), "502 Bad Gateway", "proxy_internal_error");
+  expect(absl::DeadlineExceededError("a"), "504 Gateway Timeout", "connection_timeout");
+}
+
 TEST(ProtocolOfTest, IsKnownByTheFirstBytes) {
   EXPECT_EQ(ClientOpening::ProtocolOf("\x16\x03"), "TLS");
   EXPECT_EQ(ClientOpening::ProtocolOf("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore"), ClientOpening::kPlaintextHttp2);

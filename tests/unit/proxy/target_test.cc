@@ -142,6 +142,60 @@ TEST_F(TargetTest, OneFamilyIsCalledWhileItCanBeReached) {
   EXPECT_EQ(other.counts().requests - before, 3) << "they take turns, too";
 }
 
+// RFC 8305. Both calls would wait 5 s for the first family otherwise.
+TEST_F(TargetTest, AFamilyThatDoesNotRespondDelaysNoCallForLong) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  const SilentAddress silent("[::1]:0");
+  for (const char* name : {"dual.test:1", "dual.test:2"}) {
+    SetName(name, std::vector<std::string>{silent.address().text, worker.address()});
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(Call(*NewClient(), "dual.test:1"), "OK");
+  TestSocket socket = ConnectTo(listener_->address());
+  socket.Send("CONNECT dual.test:2 HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  Http2Peer client(std::move(socket));
+  EXPECT_EQ(Call(client, "any.name"), "OK");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+TEST_F(TargetTest, ASearchForAFamilyEndsWithTheCallThatWaitsForIt) {
+  StartProxy();
+  const SilentAddress silent("[::1]:0");
+  const SilentAddress other("127.0.0.1:0");
+  SetName("dual.test:1", std::vector<std::string>{silent.address().text, other.address().text});
+  const auto client = NewClient();
+  const Stream& call = client->Open(Head("dual.test:1"), FrameMessage("?"));
+  client->Flush();
+  ASSERT_TRUE(Eventually([&] { return ConnectedTo().size() == 1; }));
+  client->session().Reset(call.id, Http2Error::kCancel);
+  client->Flush();
+  EXPECT_TRUE(Eventually([&] {
+    size_t calls = 1;
+    executor_.Await([&] { calls = proxy_->calls(); });
+    return calls == 0;
+  }));
+  executor_.Await([&] { names_.PutForward(std::chrono::seconds(1)); });
+  EXPECT_EQ(Call(*client, "127.0.0.1:1").substr(0, 2), "14");
+  EXPECT_THAT(ConnectedTo(), ::testing::Not(::testing::Contains(other.address().text)));
+}
+
+// Neither family responds: the calls end as those to one address do.
+TEST_F(TargetTest, ASearchForAFamilyEndsAfterATime) {
+  StartProxy();
+  const SilentAddress silent("[::1]:0");
+  const SilentAddress other("127.0.0.1:0");
+  SetName("dual.test:1", std::vector<std::string>{silent.address().text, other.address().text});
+  const auto client = NewClient();
+  client->Open(Head("dual.test:1"), FrameMessage("?"));
+  client->Flush();
+  ASSERT_TRUE(Eventually([&] { return OpenQuestions("dual.test:1") == 0 && ConnectedTo().size() == 1; }));
+  EXPECT_EQ(WantedWorkers(), 0);
+  executor_.Await([&] { names_.PutForward(std::chrono::seconds(2)); });
+  EXPECT_TRUE(Eventually([&] { return WantedWorkers() > 0; }));
+}
+
 TEST_F(TargetTest, AnAddressThatMayNotBeCalledSaysNothingAboutTheFamily) {
   StartProxy();
   TestHttp2Server worker(Says("!"));
@@ -170,13 +224,13 @@ TEST_F(TargetTest, ANameThatIsCalledIsLookedUpAgain) {
 }
 
 // Otherwise the proxy would connect, and reconnect, to a worker that the client itself reaches by TLS.
-TEST_F(TargetTest, ATunnelAloneMakesNoConnection) {
+TEST_F(TargetTest, ATunnelAloneHasNoWorker) {
   StartProxy();
   TestHttp2Server worker(Says("!"));
   TestSocket socket = ConnectTo(listener_->address());
   socket.Send(absl::StrCat("CONNECT ", worker.address(), " HTTP/1.1\r\nHost: a\r\n\r\n"));
   EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
-  EXPECT_THAT(ConnectedTo(), ::testing::IsEmpty());
+  EXPECT_EQ(ConnectedTo().size(), 1U) << "that of the tunnel";
   EXPECT_EQ(WantedWorkers(), 0) << "an alert would wait for a connection that nobody makes";
   Http2Peer client(std::move(socket));
   EXPECT_EQ(Call(client, "any.name"), "OK");

@@ -42,7 +42,9 @@ struct ProxyOptions {
   // worker sends through it. The default is Linux's initial window, before Linux grows it to megabytes. It fills 1
   // Gbit/s up to a round trip of half a millisecond.
   int64_t worker_tunnel_receive_bytes = 64 << 10;
-  std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);  // maximum time until a connection starts HTTP/2
+  // Maximum time until a connection starts HTTP/2 or CONNECT, until a CONNECT reaches its target, and until HTTP/2
+  // starts in its tunnel.
+  std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);
   // The proxy ends a call whose client reads nothing of the response for this long.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
   size_t max_connections = 16384;

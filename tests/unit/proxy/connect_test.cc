@@ -115,6 +115,18 @@ TEST_F(ConnectTest, TheDialledConnectionCarriesAForwardedTunnel) {
   EXPECT_EQ(ConnectedTo().size(), 1U);
 }
 
+// A tunnel to a server of SMTP, SSH or MySQL.
+TEST_F(ConnectTest, TheFirstBytesOfAServerAreKept) {
+  StartProxy();
+  TestListener server("127.0.0.1:0", [](int fd) {
+    SendAll(fd, "220 ready");
+    SendAll(fd, ReceiveAtLeast(fd, kTlsBytes.size()));
+  });
+  TestSocket socket = Dial(server.address().text);
+  socket.Send(kTlsBytes);
+  EXPECT_EQ(socket.ReceiveUntil(kTlsBytes), "220 ready" + kTlsBytes);
+}
+
 TEST_F(ConnectTest, ManyEarlyBytesAreKept) {
   StartProxy();
   const std::string bytes = kTlsBytes + std::string(8 << 20, 'x');
@@ -129,6 +141,29 @@ TEST_F(ConnectTest, ManyEarlyBytesAreKept) {
   TestSocket socket = Request("slow.test:1", bytes);
   resolves.join();
   EXPECT_THAT(socket.ReceiveUntil("same"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\r\n\r\nsame")));
+}
+
+// The socket of a tunnel may then report bytes after the proxy has stopped reading it.
+class ConnectThreadsTest : public ProxyTest {};
+
+TEST_F(ConnectThreadsTest, TheFirstBytesOfAServerAreKept) {
+  auto link = Link::Create(Link::Options{.schedule = Ample(), .threads = 3, .watch_connections = false});
+  ASSERT_TRUE(link.ok()) << link.status();
+  options_.listeners = {{.address = "127.0.0.1:0", .route = ""}};
+  options_.workers = {"127.0.0.0/8"};
+  auto proxy = ProxyServer::Start(*link, options_);
+  ASSERT_TRUE(proxy.ok()) << proxy.status();
+  TestListener server("127.0.0.1:0", [](int fd) {
+    SendAll(fd, "220 ready");
+    SendAll(fd, ReceiveAtLeast(fd, kTlsBytes.size()));
+  });
+  for (int i = 0; i < 20; ++i) {
+    TestSocket socket = ConnectTo((*proxy)->addresses()[0]);
+    socket.Send(absl::StrCat("CONNECT ", server.address().text, " HTTP/1.1\r\n\r\n"));
+    EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+    socket.Send(kTlsBytes);
+    EXPECT_EQ(socket.ReceiveUntil(kTlsBytes), "220 ready" + kTlsBytes);
+  }
 }
 
 // A worker of one failed call would be tried again after the back-off, up to 5 s later.

@@ -20,9 +20,11 @@ Connection::Connection(Executor& executor, TimerQueue& timers, FlushQueue& flush
       flushes_(flushes),
       options_(options),
       events_(&events),
-      socket_(executor.Connect(
-          options_.address,
-          {.tls = options_.tls, .server_name = options_.server_name, .tls_later = options_.tls != nullptr}, *this)) {}
+      socket_(std::make_unique<HappyEyeballsSocket>(
+          executor, timers, options_.addresses,
+          Executor::ConnectOptions{
+              .tls = options_.tls, .server_name = options_.server_name, .tls_later = options_.tls != nullptr},
+          static_cast<StreamSocketEvents&>(*this))) {}
 
 // Close and End flush at once, and leave it in the queue.
 Connection::~Connection() {
@@ -45,7 +47,7 @@ void Connection::OnBytes(absl::string_view bytes) {
   if (over_) return;
   received_bytes_ += bytes.size();
   if (!up_ && options_.tls == nullptr && !bytes.empty() && bytes[0] == kTlsAlert) {
-    return End(absl::UnavailableError(absl::StrCat(options_.address.text, " speaks TLS, and this client does not")));
+    return End(absl::UnavailableError(absl::StrCat(socket_->address().text, " speaks TLS, and this client does not")));
   }
   const absl::Status received = session_->Receive(bytes);
   if (session_ == nullptr) return;  // an event has closed it
@@ -61,7 +63,7 @@ void Connection::OnDisconnected(absl::Status why) {
   disconnected_ = true;
   if (session_ != nullptr && !up_ && options_.tls == nullptr) {
     // gRPC's servers send no alert.
-    return End(absl::UnavailableError(absl::StrCat(options_.address.text,
+    return End(absl::UnavailableError(absl::StrCat(socket_->address().text,
                                                    " ended the connection before HTTP/2 began; it may expect TLS",
                                                    why.ok() ? "" : ": ", why.message())));
   }
@@ -126,7 +128,7 @@ void Connection::LookForSilence() {
       break;
     case SilenceWatch::Verdict::kFrozen:
       return End(
-          absl::UnavailableError(absl::StrCat(options_.address.text, " has sent nothing for ",
+          absl::UnavailableError(absl::StrCat(socket_->address().text, " has sent nothing for ",
                                               SilenceWatch::kLookEvery.count() * SilenceWatch::kLooksBeforePing,
                                               " s, and then no answer to an HTTP/2 PING; its process may be frozen")));
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/intrusive/list.hpp>
 
@@ -14,6 +15,7 @@
 #include "lib/link/scheduled_stream.h"
 #include "lib/link/silence_watch.h"
 #include "lib/net/executor.h"
+#include "lib/net/happy_eyeballs_socket.h"
 #include "lib/net/timer_queue.h"
 
 namespace sluice {
@@ -40,18 +42,21 @@ class ConnectionEvents {
 class Connection final : public Flushable, public StreamSocketEvents, public SessionEvents {
  public:
   struct Options {
-    WorkerAddress address;
-    std::shared_ptr<TlsContext> tls;  // null: plaintext
+    std::vector<WorkerAddress> addresses;  // at least one
+    std::shared_ptr<TlsContext> tls;       // null: plaintext
     std::string server_name;
     Http2Session::Options session;
   };
-  // Begins to connect. `executor`, `timers`, `flushes` and `events` must outlive the connection.
+  // Begins to connect to the first of the addresses that accepts the connection. `executor`, `timers`, `flushes` and
+  // `events` must outlive the connection.
   Connection(Executor& executor, TimerQueue& timers, FlushQueue& flushes, const Options& options,
              ConnectionEvents& events);
   ~Connection() override;
 
   // Its owner changes. `events` must outlive the connection.
   void SetEvents(ConnectionEvents& events) { events_ = &events; }
+  // The address that has accepted the connection; null: none has yet.
+  const WorkerAddress* address() const { return socket_->connected() ? &socket_->address() : nullptr; }
   // Null before the byte stream is connected and after it is over. Call FlushLater after anything that makes it write.
   Http2Session* session() { return session_.get(); }
   void StartTls() { socket_->StartTls(); }  // after OnTcpConnected
@@ -99,7 +104,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<DrainHook>,
                          boost::intrusive::constant_time_size<false>>
       undrained_;
-  std::unique_ptr<StreamSocket> socket_;  // last, since it calls into the members above
+  std::unique_ptr<HappyEyeballsSocket> socket_;  // last, since it calls into the members above
 };
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/link/link_loop.h"
+#include "lib/net/happy_eyeballs.h"
 #include "lib/net/worker_address.h"
 
 namespace sluice {
@@ -19,7 +20,7 @@ constexpr nanoseconds kFirstBackOff = milliseconds(200);
 constexpr nanoseconds kMaxBackOff = seconds(5);
 constexpr double kBackOffFactor = 1.6;
 constexpr double kBackOffJitter = 0.2;
-// For one address. A lost SYN is sent again after 1 s and 3 s.
+// For TCP to an address, and for TLS and HTTP/2. A lost SYN is sent again after 1 s and 3 s.
 constexpr nanoseconds kAttemptTimeout = seconds(5);
 
 // The bytes of a handshake that cross the port: a SYN-ACK and the server's SETTINGS; with TLS a chain of certificates.
@@ -73,7 +74,7 @@ void Connector::ConnectNow() {
 void Connector::LookUp() {
   trying_ = true;
   backs_off_ = false;
-  next_address_ = 0;
+  tried_one_ = false;
   look_up_ = loop_.executor().Resolve(target_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
     if (!addresses.ok()) return BackOff(addresses.status());
@@ -86,7 +87,7 @@ void Connector::LookUp() {
 void Connector::AskForRoom(int64_t bytes) {
   waits_for_room_ = true;
   // After TCP has connected, the attempt is no longer a retry: the host is alive.
-  const bool retry = connection_ == nullptr && (!failure_.ok() || next_address_ > 0);
+  const bool retry = connection_ == nullptr && (!failure_.ok() || tried_one_);
   const absl::Status asked = loop_.schedule_run().SubmitAhead(
       {.response_bytes = bytes, .tag = Scheduled::tag(), .retry = retry}, loop_.now() + kMaxHandshakeWait, room_);
   if (!asked.ok()) EndUnsent(asked);
@@ -110,7 +111,7 @@ void Connector::Send(int64_t) {
     connection_->StartTls();
   } else {
     connection_ = std::make_unique<Connection>(loop_.executor(), loop_.timers(), loop_.flushes(),
-                                               Connection::Options{.address = addresses_[next_address_],
+                                               Connection::Options{.addresses = addresses_,
                                                                    .tls = tls_,
                                                                    .server_name = ServerName(),
                                                                    .session = loop_.workers().session_options()},
@@ -120,7 +121,8 @@ void Connector::Send(int64_t) {
 }
 
 void Connector::WatchAttempt() {
-  timer_ = loop_.timers().Set(loop_.now() + kAttemptTimeout, [this] {
+  const nanoseconds delays = HappyEyeballs::kAttemptDelay * (addresses_.size() - 1);
+  timer_ = loop_.timers().Set(loop_.now() + kAttemptTimeout + delays, [this] {
     OnAttemptFailed(absl::UnavailableError(
         absl::StrCat("no connection within ", absl::FormatDuration(absl::FromChrono(kAttemptTimeout)))));
   });
@@ -153,11 +155,15 @@ void Connector::EndHandshake(CallEnd end) {
 }
 
 void Connector::OnAttemptFailed(const absl::Status& why) {
+  const WorkerAddress* const accepted = connection_->address();
+  if (accepted != nullptr) std::erase(addresses_, *accepted);
+  const bool others = accepted != nullptr && !addresses_.empty();
   loop_.Bury(std::move(connection_));
   LeaveRoom();
   EndHandshake(CallEnd::kAborted);
-  if (++next_address_ < addresses_.size()) return AskForRoom(kTcpHandshakeBytes);
-  BackOff(why);
+  if (!others) return BackOff(why);
+  tried_one_ = true;
+  AskForRoom(kTcpHandshakeBytes);
 }
 
 void Connector::BackOff(const absl::Status& why) {

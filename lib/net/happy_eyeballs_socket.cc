@@ -26,7 +26,14 @@ class HappyEyeballsSocket::Attempt final : public StreamSocketEvents {
  private:
   bool won() const { return owner_.winner_ == this; }
 
-  void OnConnected() override { owner_.OnAttemptConnected(*this); }
+  void OnTcpConnected() override {
+    owner_.Choose(*this);
+    owner_.events_.OnTcpConnected();
+  }
+  void OnConnected() override {
+    if (!won()) owner_.Choose(*this);
+    owner_.events_.OnConnected();
+  }
   void OnBytes(absl::string_view bytes) override { owner_.events_.OnBytes(bytes); }
   void OnDrained() override { owner_.events_.OnDrained(); }
   void OnDisconnected(absl::Status why) override {
@@ -47,7 +54,7 @@ HappyEyeballsSocket::HappyEyeballsSocket(Executor& executor, TimerQueue& timers,
       options_(options),
       events_(events),
       decision_(addresses_.size()) {
-  assert(!addresses_.empty() && options_.tls == nullptr);
+  assert(!addresses_.empty() && (options_.tls == nullptr || options_.tls_later));
   Apply(decision_.Begin(executor_.Now()));
 }
 
@@ -73,11 +80,10 @@ void HappyEyeballsSocket::Apply(const HappyEyeballs::Actions& actions) {
   if (actions.failed) events_.OnDisconnected(Failure());
 }
 
-void HappyEyeballsSocket::OnAttemptConnected(Attempt& attempt) {
+void HappyEyeballsSocket::Choose(Attempt& attempt) {
   timers_.Clear(timer_);
   winner_ = &attempt;
   std::erase_if(attempts_, [&attempt](const auto& other) { return other.get() != &attempt; });
-  events_.OnConnected();
 }
 
 void HappyEyeballsSocket::OnAttemptFailed(const absl::Status& why) {
@@ -96,6 +102,10 @@ absl::Status HappyEyeballsSocket::Failure() const {
     absl::StrAppend(&text, "; and ", failures_.size() - reasons.size(), " more addresses failed");
   }
   return {failures_.back().code(), text};
+}
+
+void HappyEyeballsSocket::StartTls() {
+  winner_->socket().StartTls();
 }
 
 void HappyEyeballsSocket::Write(std::string bytes) {

@@ -17,8 +17,9 @@ namespace sluice {
 // it as the socket of one address. There is one for each such stream. Used on the link's thread only.
 class HappyEyeballsSocket final : public StreamSocket {
  public:
-  // Begins to connect to `addresses`, at least one. If all attempts fail, OnDisconnected has their reasons. Does no
-  // TLS. `executor`, `timers` and `events` must outlive the socket.
+  // Begins to connect to `addresses`, at least one. If all attempts fail, OnDisconnected has their reasons. TLS begins
+  // after the choice of an address: `options` have tls_later, or no TLS. `executor`, `timers` and `events` must outlive
+  // the socket.
   HappyEyeballsSocket(Executor& executor, TimerQueue& timers, std::vector<WorkerAddress> addresses,
                       const Executor::ConnectOptions& options, StreamSocketEvents& events);
   ~HappyEyeballsSocket() override;
@@ -26,10 +27,11 @@ class HappyEyeballsSocket final : public StreamSocket {
   HappyEyeballsSocket& operator=(const HappyEyeballsSocket&) = delete;
 
   bool connected() const { return winner_ != nullptr; }
-  // The address that has accepted the connection. Only if connected.
+  // The address that has accepted the connection, if it is connected. TLS may follow.
   const WorkerAddress& address() const;
 
   // StreamSocket, once it is connected.
+  void StartTls() override;
   void Write(std::string bytes) override;
   size_t unsent_bytes() const override;
   void SetReading(bool reading) override;
@@ -39,7 +41,7 @@ class HappyEyeballsSocket final : public StreamSocket {
   class Attempt;
 
   void Apply(const HappyEyeballs::Actions& actions);
-  void OnAttemptConnected(Attempt& attempt);
+  void Choose(Attempt& attempt);
   void OnAttemptFailed(const absl::Status& why);
   absl::Status Failure() const;
 

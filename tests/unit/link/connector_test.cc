@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,10 +53,11 @@ class Hosts final : public Executor {
   double Random() override { return 0.5; }
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override {
     auto question = std::make_shared<OnResolved>(std::move(on_resolved));
-    Post([weak = std::weak_ptr<OnResolved>(question), target] {
+    Post([this, weak = std::weak_ptr<OnResolved>(question), target] {
       if (const auto asked = weak.lock()) {
         const OnResolved answer = *asked;  // the callback may destroy the query
-        answer(std::vector<WorkerAddress>{{target}});
+        const auto name = names.find(target);
+        answer(name != names.end() ? name->second : std::vector<WorkerAddress>{{target}});
       }
     });
     return question;
@@ -91,6 +93,8 @@ class Hosts final : public Executor {
   }
   size_t open_sockets() const { return sockets_.size(); }
   int attempts() const { return attempts_; }
+
+  std::map<std::string, std::vector<WorkerAddress>> names;  // with several addresses
 
  private:
   TimePoint now_{std::chrono::seconds(1)};
@@ -189,6 +193,51 @@ TEST_F(ConnectorTest, TriesAgainIfTheHostEndsTheConnectionWhileTlsWaits) {
   EXPECT_FALSE(second->failure().ok());
   hosts_.Run(500ms);
   EXPECT_NE(hosts_.Find("10.0.0.2:7000"), nullptr);
+}
+
+TEST_F(ConnectorTest, ConnectsToTheOtherFamilyIfTheFirstDoesNotRespond) {
+  hosts_.names["dual:7000"] = {{"[fd00::1]:7000"}, {"10.0.0.1:7000"}};
+  const auto worker = Connect("dual:7000", true);
+  hosts_.Run(200ms);
+  EXPECT_NE(hosts_.Find("[fd00::1]:7000"), nullptr);
+  EXPECT_EQ(hosts_.Find("10.0.0.1:7000"), nullptr);
+  hosts_.Run(100ms);
+  ASSERT_NE(hosts_.Find("10.0.0.1:7000"), nullptr);
+  hosts_.Find("10.0.0.1:7000")->events.OnTcpConnected();
+  hosts_.Run(1ms);
+  EXPECT_TRUE(hosts_.Find("10.0.0.1:7000")->tls_started);
+  EXPECT_EQ(hosts_.Find("[fd00::1]:7000"), nullptr);
+  EXPECT_EQ(hosts_.attempts(), 2);
+}
+
+TEST_F(ConnectorTest, TriesTheOtherAddressesIfTlsFailsAtOne) {
+  hosts_.names["two:7000"] = {{"10.0.0.1:7000"}, {"10.0.0.2:7000"}};
+  const auto worker = Connect("two:7000", true);
+  for (const char* address : {"10.0.0.1:7000", "10.0.0.2:7000"}) {
+    hosts_.Run(1ms);
+    ASSERT_NE(hosts_.Find(address), nullptr);
+    EXPECT_EQ(hosts_.open_sockets(), 1u);
+    EXPECT_TRUE(worker->failure().ok());
+    hosts_.Find(address)->events.OnTcpConnected();
+    hosts_.Run(1ms);
+    hosts_.Find(address)->events.OnDisconnected(absl::UnavailableError(absl::StrCat("wrong certificate of ", address)));
+  }
+  EXPECT_EQ(worker->failure().message(), "two:7000: wrong certificate of 10.0.0.2:7000");
+  hosts_.Run(1000ms);
+  EXPECT_NE(hosts_.Find("10.0.0.1:7000"), nullptr) << "after the back-off";
+}
+
+TEST_F(ConnectorTest, FailsAfterAllAddressesHaveFailed) {
+  hosts_.names["two:7000"] = {{"10.0.0.1:7000"}, {"10.0.0.2:7000"}};
+  const auto worker = Connect("two:7000", false);
+  hosts_.Run(1ms);
+  hosts_.Find("10.0.0.1:7000")->events.OnDisconnected(absl::UnavailableError("refused"));
+  hosts_.Run(5200ms);
+  EXPECT_TRUE(worker->failure().ok());
+  hosts_.Run(100ms);
+  EXPECT_EQ(worker->failure().message(), "two:7000: no connection within 5s");
+  hosts_.Run(1ms);
+  EXPECT_EQ(in_flight_bytes(), 0);
 }
 
 TEST_F(ConnectorTest, GivesUpAnAttemptThatHangsInTls) {

@@ -26,6 +26,7 @@ class ManualNetwork final : public Executor {
       network_.sockets[address_] = this;
     }
     ~Socket() override { network_.sockets.erase(address_); }
+    void StartTls() override { tls = true; }
     void Write(std::string bytes) override { written += bytes; }
     size_t unsent_bytes() const override { return written.size(); }
     void SetReading(bool is_reading) override { reading = is_reading; }
@@ -34,6 +35,7 @@ class ManualNetwork final : public Executor {
     StreamSocketEvents& events;
     std::string written;
     bool reading = true;
+    bool tls = false;
 
    private:
     ManualNetwork& network_;
@@ -73,7 +75,8 @@ class HappyEyeballsSocketTest : public ::testing::Test, public StreamSocketEvent
   }
   StreamSocketEvents& At(const std::string& address) { return network_.sockets.at(address)->events; }
 
-  void OnConnected() override { events_.push_back("connected"); }
+  void OnTcpConnected() override { events_.emplace_back("tcp"); }
+  void OnConnected() override { events_.emplace_back("connected"); }
   void OnBytes(absl::string_view bytes) override { events_.push_back(absl::StrCat("bytes ", bytes)); }
   void OnDrained() override { events_.emplace_back("drained"); }
   void OnDisconnected(absl::Status why) override { events_.push_back(why.ToString()); }
@@ -111,6 +114,17 @@ TEST_F(HappyEyeballsSocketTest, IsTheSocketOfTheWinner) {
   At("10.0.0.1:1").OnDrained();
   At("10.0.0.1:1").OnDisconnected(absl::OkStatus());
   EXPECT_THAT(events_, ElementsAre("connected", "bytes response", "drained", "OK"));
+}
+
+TEST_F(HappyEyeballsSocketTest, TlsBeginsAtTheWinner) {
+  Connect({{"[fd00::1]:1"}, {"10.0.0.1:1"}});
+  At("[fd00::1]:1").OnTcpConnected();
+  Wait(250ms);
+  EXPECT_THAT(network_.addresses(), ElementsAre("[fd00::1]:1"));
+  socket_->StartTls();
+  EXPECT_TRUE(network_.sockets.at("[fd00::1]:1")->tls);
+  At("[fd00::1]:1").OnConnected();
+  EXPECT_THAT(events_, ElementsAre("tcp", "connected"));
 }
 
 TEST_F(HappyEyeballsSocketTest, AFailureNamesTheReasonsOfTheFirstAddresses) {

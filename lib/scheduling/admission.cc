@@ -78,7 +78,7 @@ std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
 }
 
 bool Admission::AllFits(const Call& call) const {
-  return !call.out() && blocks_.WorkUpTo(call.block->rank).remaining_bytes <= third();
+  return !call.out() && WorkUpTo(*call.block).remaining_bytes <= third();
 }
 
 // Returns how many bytes the call is granted early if there is room; 0: none.
@@ -121,12 +121,23 @@ bool Admission::MayAsk(const Call& call) const {
   // If nothing is in flight and only stragglers are out, no other event would make room later. So send one request,
   // however small the budget is.
   if (sent_.young() == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);
-  const int64_t budget = budget_.bytes();
-  const int64_t window = budget_.idle() ? window_.FirstRequests(budget) : window_.Requests(budget);
-  // Calls of larger blocks that fill the window do not stop the requests of smaller ones.
-  const int64_t ungranted =
-      std::min(sent_.young() + workers_.ready_calls(), blocks_.WorkUpTo(call.block->rank).ungranted_calls);
-  return ungranted < window && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
+  return WindowIsOpen(*call.block) && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
+}
+
+// The window of a class is sized for the whole link, so one class alone may fill it. Other classes that fill theirs
+// leave the class its share, and calls of larger blocks do not stop the requests of smaller ones.
+bool Admission::WindowIsOpen(const QueuedBlock& block) const {
+  const auto window = [this](size_t of, double share) {
+    return budget_.idle() ? window_.FirstRequests(budget_.bytes(), of, share)
+                          : window_.Requests(budget_.bytes(), of, share);
+  };
+  double full = 0;
+  for (size_t of = 0; of < options_.class_count(); ++of) {
+    full += static_cast<double>(Ungranted(of)) / static_cast<double>(window(of, 1));
+  }
+  const size_t traffic_class = block.traffic_class;
+  const int64_t ungranted = std::min(Ungranted(traffic_class), WorkUpTo(block).ungranted_calls);
+  return full < 1 || ungranted < window(traffic_class, order_.ShareOf(traffic_class));
 }
 
 bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {

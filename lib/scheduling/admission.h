@@ -56,11 +56,19 @@ class Admission {
   bool AllFits(const Call& call) const;
   int64_t EarlyBytesWithRoom(const Call& call) const;
   bool HasRoomForEarly(int64_t bytes) const;
+  bool WindowIsOpen(const QueuedBlock& block) const;
+  // Returns the work of all blocks of the class that are not larger.
+  RankedWork WorkUpTo(const QueuedBlock& block) const { return blocks_.WorkUpTo(block.traffic_class, block.rank); }
   int64_t third() const { return budget_.bytes() / kShare; }
   int64_t part_cost() const { return budget_.plan_bytes() / kShare; }  // of one grant, unless a packet costs more
   int64_t YoungHeaderBytes() const { return window_.HeaderBytes(sent_.young()); }
   int64_t SilentHeaderBytes(int64_t more_calls, int64_t more_early_bytes) const;
   int64_t HeaderReserve() const;
+
+  // Calls that are in the window of their class.
+  int64_t Ungranted(size_t traffic_class) const {
+    return sent_.young(traffic_class) + workers_.ready_calls(traffic_class);
+  }
 
   static constexpr int64_t kShare = 3;
 

@@ -6,13 +6,19 @@
 
 namespace sluice {
 
-QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline, bool ahead, bool retries) {
+QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline, size_t traffic_class) {
   QueuedBlock& block = blocks_[++last_id_];
   block.id = last_id_;
   block.since = now;
   by_age_.push_back(block);
   block.deadline = deadline;
-  block.ahead = ahead;
+  block.traffic_class = traffic_class;
+  return block;
+}
+
+QueuedBlock& BlockQueue::AddAhead(TimePoint now, TimePoint deadline, bool retries) {
+  QueuedBlock& block = Add(now, deadline, 0);
+  block.ahead = true;
   block.retries = retries;
   return block;
 }
@@ -32,8 +38,7 @@ void BlockQueue::Push(QueuedBlock& block, Call& call, Call::Phase phase) {
   const bool was_waiting = !block.waiting.empty();
   call.phase = phase;
   call.block = &block;
-  ++calls_[static_cast<size_t>(phase)];
-  CountUngranted(block, phase, 1);
+  Count(block, phase, 1);
   if (phase == Call::Phase::kWaiting) {
     PushWaiting(block, call);
   } else {
@@ -57,8 +62,7 @@ void BlockQueue::Take(Call& call) {
   const bool was_waiting = !block.waiting.empty();
   CallList& list = ListOf(block, call.phase);
   list.erase(list.iterator_to(call));
-  --calls_[static_cast<size_t>(call.phase)];
-  CountUngranted(block, call.phase, -1);
+  Count(block, call.phase, -1);
   Relink(block, was_waiting);
 }
 
@@ -95,8 +99,8 @@ void BlockQueue::LinkWaiting(QueuedBlock& block) {
   if (block.ahead) {
     ahead_.insert(block);
   } else {
-    waiting_.insert(block);
-    waiting_by_age_.insert(block);
+    classes_[block.traffic_class].waiting.insert(block);
+    classes_[block.traffic_class].waiting_by_age.insert(block);
   }
 }
 
@@ -104,13 +108,14 @@ void BlockQueue::UnlinkWaiting(QueuedBlock& block) {
   if (block.ahead) {
     ahead_.erase(ahead_.iterator_to(block));
   } else {
-    waiting_.erase(waiting_.iterator_to(block));
-    waiting_by_age_.erase(waiting_by_age_.iterator_to(block));
+    ClassBlocks& of = classes_[block.traffic_class];
+    of.waiting.erase(of.waiting.iterator_to(block));
+    of.waiting_by_age.erase(of.waiting_by_age.iterator_to(block));
   }
 }
 
 void BlockQueue::SetRank(QueuedBlock& block, int rank) {
-  RankedWork& before = work_[static_cast<size_t>(block.rank)];
+  RankedWork& before = WorkOf(block);
   before.ungranted_calls -= block.ranked.ungranted_calls;
   before.remaining_bytes -= std::exchange(block.ranked.remaining_bytes, block.remaining_bytes);
   if (block.rank != rank) {
@@ -119,24 +124,39 @@ void BlockQueue::SetRank(QueuedBlock& block, int rank) {
     block.rank = rank;
     if (waits) LinkWaiting(block);
   }
-  RankedWork& after = work_[static_cast<size_t>(rank)];
+  RankedWork& after = WorkOf(block);
   after.ungranted_calls += block.ranked.ungranted_calls;
   after.remaining_bytes += block.ranked.remaining_bytes;
 }
 
-RankedWork BlockQueue::WorkUpTo(int rank) const {
+RankedWork BlockQueue::WorkUpTo(size_t traffic_class, int rank) const {
   RankedWork sum;
   for (int i = 0; i <= rank; ++i) {
-    sum.ungranted_calls += work_[static_cast<size_t>(i)].ungranted_calls;
-    sum.remaining_bytes += work_[static_cast<size_t>(i)].remaining_bytes;
+    const RankedWork& work = classes_[traffic_class].work[static_cast<size_t>(i)];
+    sum.ungranted_calls += work.ungranted_calls;
+    sum.remaining_bytes += work.remaining_bytes;
   }
   return sum;
 }
 
-void BlockQueue::CountUngranted(QueuedBlock& block, Call::Phase phase, int64_t more_calls) {
-  if (phase != Call::Phase::kSent && phase != Call::Phase::kReady) return;
-  block.ranked.ungranted_calls += more_calls;
-  work_[static_cast<size_t>(block.rank)].ungranted_calls += more_calls;
+RankedWork BlockQueue::AllWork() const {
+  RankedWork sum;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const RankedWork work = WorkUpTo(i, BlockOrder::kRanks - 1);
+    sum.ungranted_calls += work.ungranted_calls;
+    sum.remaining_bytes += work.remaining_bytes;
+  }
+  return sum;
+}
+
+void BlockQueue::Count(QueuedBlock& block, Call::Phase phase, int64_t more_calls) {
+  calls_[static_cast<size_t>(phase)] += more_calls;
+  if (phase == Call::Phase::kSent || phase == Call::Phase::kReady) {
+    block.ranked.ungranted_calls += more_calls;
+    WorkOf(block).ungranted_calls += more_calls;
+  } else if (phase != Call::Phase::kInFlight && !block.ahead) {
+    classes_[block.traffic_class].waiting_calls += more_calls;
+  }
 }
 
 }  // namespace sluice

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
@@ -26,7 +29,7 @@ using WaitingHook = boost::intrusive::set_base_hook<boost::intrusive::tag<Waitin
 using WaitingAgeHook = boost::intrusive::set_base_hook<boost::intrusive::tag<WaitingAgeTag>>;
 using BlockAgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<BlockAgeTag>>;
 
-// The work that is left of one block, or of all blocks of one rank.
+// The work that is left of one block, or of all blocks of one class and rank.
 struct RankedWork {
   int64_t ungranted_calls = 0;  // sent or ready
   int64_t remaining_bytes = 0;  // cost of the bytes still to come, without parked calls
@@ -40,6 +43,7 @@ struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, BlockAgeHook {
   bool ahead = false;    // a handshake, which precedes all other blocks
   bool retries = false;  // a handshake after a failure, which follows the other handshakes
   bool cancelled = false;
+  size_t traffic_class = 0;     // index
   int rank = 0;                 // see BlockOrder; kept by ServiceOrder
   int64_t remaining_bytes = 0;  // cost of the bytes still to come, without parked calls; kept by Outstanding
   RankedWork ranked;            // its part of the work of its rank
@@ -64,11 +68,14 @@ struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, BlockAgeHook {
   bool idle() const { return waiting.empty() && sent.empty() && ready.empty() && in_flight.empty(); }
 };
 
-// The blocks that have not ended. Ids are in the order of submission. There is one for each schedule. Not thread-safe.
-// Addresses are valid until Remove.
+// The blocks that have not ended, by class. Ids are in the order of submission. There is one for each schedule. Not
+// thread-safe. Addresses are valid until Remove.
 class BlockQueue {
  public:
-  QueuedBlock& Add(TimePoint now, TimePoint deadline, bool ahead = false, bool retries = false);
+  explicit BlockQueue(size_t classes) : classes_(classes) {}
+
+  QueuedBlock& Add(TimePoint now, TimePoint deadline, size_t traffic_class);
+  QueuedBlock& AddAhead(TimePoint now, TimePoint deadline, bool retries);
   void Remove(QueuedBlock& block);  // the block must have ended
   QueuedBlock* Find(BlockId id);    // null if the block has ended
 
@@ -80,17 +87,21 @@ class BlockQueue {
 
   // Sets the rank of a block, and counts its work. Call it after each change of its remaining_bytes.
   void SetRank(QueuedBlock& block, int rank);
-  RankedWork WorkUpTo(int rank) const;  // the sum over the blocks up to this rank
-  RankedWork AllWork() const { return WorkUpTo(BlockOrder::kRanks - 1); }
+  RankedWork WorkUpTo(size_t traffic_class, int rank) const;  // the sum over the blocks of the class up to this rank
+  RankedWork AllWork() const;
 
-  // first_waiting: the first block by BlockOrder with waiting calls, except handshakes. oldest_waiting: the oldest such
-  // block. first_ahead: the next handshake that waits; retries come after all others. first_to_expire: the block with
-  // the earliest deadline among the blocks with calls that are not granted. Each returns null if there is no such
-  // block.
-  QueuedBlock* first_waiting() { return First(waiting_); }
-  QueuedBlock* oldest_waiting() { return First(waiting_by_age_); }
+  // first_waiting: the first block of the class by BlockOrder with waiting calls, except handshakes. oldest_waiting:
+  // the oldest such block. first_ahead: the next handshake that waits; retries come after all others. first_to_expire:
+  // the block with the earliest deadline among the blocks with calls that are not granted. Each returns null if there
+  // is no such block.
+  QueuedBlock* first_waiting(size_t traffic_class) { return First(classes_[traffic_class].waiting); }
+  QueuedBlock* oldest_waiting(size_t traffic_class) { return First(classes_[traffic_class].waiting_by_age); }
   QueuedBlock* first_ahead() { return First(ahead_); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
+
+  bool any_waiting() const {  // except handshakes
+    return std::any_of(classes_.begin(), classes_.end(), [](const ClassBlocks& of) { return !of.waiting.empty(); });
+  }
 
   const QueuedBlock* oldest() const { return by_age_.empty() ? nullptr : &by_age_.front(); }
 
@@ -99,6 +110,8 @@ class BlockQueue {
   int64_t waiting_calls() const {  // including held and parked ones
     return calls(Call::Phase::kWaiting) + calls(Call::Phase::kHeld) + calls(Call::Phase::kParked);
   }
+  // Same, of one class and without handshakes.
+  int64_t waiting_calls(size_t traffic_class) const { return classes_[traffic_class].waiting_calls; }
 
  private:
   struct DeadlineKey {
@@ -122,6 +135,18 @@ class BlockQueue {
       boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
                             boost::intrusive::constant_time_size<false>>;
 
+  // The blocks of one class.
+  struct ClassBlocks {
+    // Those with waiting calls.
+    BlockSet<WaitingHook, OrderKey> waiting;
+    BlockSet<WaitingAgeHook, AgeKey> waiting_by_age;
+    std::array<RankedWork, BlockOrder::kRanks> work{};  // by rank
+    int64_t waiting_calls = 0;
+  };
+
+  RankedWork& WorkOf(const QueuedBlock& block) {
+    return classes_[block.traffic_class].work[static_cast<size_t>(block.rank)];
+  }
   static CallList& ListOf(QueuedBlock& block, Call::Phase phase);
   template <class Blocks>
   static QueuedBlock* First(Blocks& blocks) {
@@ -131,20 +156,18 @@ class BlockQueue {
   void Relink(QueuedBlock& block, bool was_waiting);
   void LinkWaiting(QueuedBlock& block);
   void UnlinkWaiting(QueuedBlock& block);
-  void CountUngranted(QueuedBlock& block, Call::Phase phase, int64_t more_calls);
+  void Count(QueuedBlock& block, Call::Phase phase, int64_t more_calls);
 
   BlockId last_id_ = 0;
   std::array<int64_t, Call::kPhases> calls_{};
-  std::array<RankedWork, BlockOrder::kRanks> work_{};  // by rank
   absl::node_hash_map<BlockId, QueuedBlock> blocks_;
 
   boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<BlockAgeHook>,
                          boost::intrusive::constant_time_size<false>>
       by_age_;
 
-  // Blocks with waiting calls, and blocks with calls that are not granted. The latter can expire.
-  BlockSet<WaitingHook, OrderKey> waiting_;
-  BlockSet<WaitingAgeHook, AgeKey> waiting_by_age_;
+  std::vector<ClassBlocks> classes_;
+  // Handshakes that wait, and blocks with calls that are not granted. The latter can expire.
   BlockSet<WaitingHook, AheadKey> ahead_;
   BlockSet<DeadlineHook, DeadlineKey> deadlines_;
 };

@@ -42,14 +42,15 @@ TimePoint Dispatcher::NextTimer(TimePoint now) const {
   if (granting_ && (queue_.empty() ? blocks_.calls(Call::Phase::kWaiting) > 0 : budget_.idle())) {
     next = std::min(next, sent_.NextStraggler(window_.StraggleAfter()));
   }
-  if (const QueuedBlock* const block = order_.NextWaiting()) {
-    next = std::min(next, admission_.WaitsForRoomUntil(block->waiting.front(), now));
+  for (const size_t traffic_class : order_.classes()) {
+    const QueuedBlock* const block = order_.NextWaiting(traffic_class);
+    if (block != nullptr) next = std::min(next, admission_.WaitsForRoomUntil(block->waiting.front(), now));
   }
   return next;
 }
 
 bool Dispatcher::HasBacklog() const {
-  return !queue_.empty() || blocks_.first_waiting() != nullptr;
+  return !queue_.empty() || blocks_.any_waiting();
 }
 
 int64_t Dispatcher::NeedBytes(TimePoint now) const {
@@ -58,7 +59,7 @@ int64_t Dispatcher::NeedBytes(TimePoint now) const {
 }
 
 bool Dispatcher::WaitsForRoom() const {
-  return !queue_.empty() || blocks_.first_ahead() != nullptr || (!batched_ && blocks_.first_waiting() != nullptr);
+  return !queue_.empty() || blocks_.first_ahead() != nullptr || (!batched_ && blocks_.any_waiting());
 }
 
 // Returns false if a handshake needs room first. A handshake that waits for the share of all handshakes stops nothing:
@@ -74,10 +75,14 @@ bool Dispatcher::SendAhead(TimePoint now, std::vector<Action>& actions) {
 }
 
 bool Dispatcher::DispatchNext(TimePoint now, std::vector<Action>& actions) {
-  const QueuedBlock* const waiting = order_.NextWaiting();
-  const bool request_first = !batched_ && waiting != nullptr && !order_.ReadyPrecedes(*waiting);
-  if (request_first && SendNext(now, actions)) return true;
-  return GrantNext(now, actions) || GrantEarly(now, actions) || SendNext(now, actions);
+  for (const size_t traffic_class : order_.classes()) {
+    const QueuedBlock* const waiting = order_.NextWaiting(traffic_class);
+    const bool request_first = !batched_ && waiting != nullptr && !order_.ReadyPrecedes(*waiting);
+    if (request_first && SendNext(traffic_class, now, actions)) return true;
+  }
+  if (GrantNext(now, actions) || GrantEarly(now, actions)) return true;
+  const auto sends = [&](size_t traffic_class) { return SendNext(traffic_class, now, actions); };
+  return std::any_of(order_.classes().begin(), order_.classes().end(), sends);
 }
 
 bool Dispatcher::GrantNext(TimePoint now, std::vector<Action>& actions) {
@@ -94,7 +99,7 @@ bool Dispatcher::GrantNext(TimePoint now, std::vector<Action>& actions) {
 // Grants bytes before the prefix arrives. When the first responses of a burst are on the link, the prefixes of later
 // responses follow them. A grant that waits for its prefix would leave the link without work for a round trip.
 bool Dispatcher::GrantEarly(TimePoint now, std::vector<Action>& actions) {
-  Call* const call = sent_.first_early();
+  Call* const call = order_.NextEarly();
   if (call == nullptr) return false;
   if (!workers_.LookAt(*call->worker, now) || call->worker->share.slow()) {
     sent_.KeepFromEarly(*call);
@@ -107,8 +112,8 @@ bool Dispatcher::GrantEarly(TimePoint now, std::vector<Action>& actions) {
   return true;
 }
 
-bool Dispatcher::SendNext(TimePoint now, std::vector<Action>& actions) {
-  QueuedBlock* block = order_.NextWaiting();
+bool Dispatcher::SendNext(size_t traffic_class, TimePoint now, std::vector<Action>& actions) {
+  QueuedBlock* block = order_.NextWaiting(traffic_class);
   if (block == nullptr) return false;
   if (batched_) block = &slots_.NextBlock(*block);
   if (batched_ && !slots_.MayLeave(*block, now)) return false;
@@ -118,7 +123,7 @@ bool Dispatcher::SendNext(TimePoint now, std::vector<Action>& actions) {
     return true;
   }
   // The look may have let a held call go that comes first now.
-  if (&call != &block->waiting.front() || (!batched_ && block != order_.NextWaiting())) return true;
+  if (&call != &block->waiting.front() || (!batched_ && block != order_.NextWaiting(traffic_class))) return true;
   const std::optional<int64_t> bytes = admission_.BytesWithRequest(call, now);
   if (!bytes.has_value()) return false;
   Send(call, *bytes, now, actions);

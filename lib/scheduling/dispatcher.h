@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,8 +15,8 @@
 namespace sluice {
 
 // The order of admission: picks the call that is next, asks Admission whether it may go now, and takes the step. The
-// order among requests is that of BlockQueue, or of BatchSlots; the order among ready responses is that of GrantQueue.
-// There is one for each schedule. Not thread-safe. The objects that it refers to must outlive it.
+// order is that of ServiceOrder; in batches, the order among requests is that of BatchSlots. There is one for each
+// schedule. Not thread-safe. The objects that it refers to must outlive it.
 //
 // Handshakes come first. Then comes the request or the ready response whose block is first by ServiceOrder; in a block,
 // responses come before requests, because the link waits for them. The call whose turn it is waits until it fits, and
@@ -40,7 +41,7 @@ class Dispatcher {
   bool DispatchNext(TimePoint now, std::vector<Action>& actions);
   bool GrantNext(TimePoint now, std::vector<Action>& actions);
   bool GrantEarly(TimePoint now, std::vector<Action>& actions);
-  bool SendNext(TimePoint now, std::vector<Action>& actions);
+  bool SendNext(size_t traffic_class, TimePoint now, std::vector<Action>& actions);
   void Send(Call& call, int64_t bytes, TimePoint now, std::vector<Action>& actions);
 
   const bool batched_;

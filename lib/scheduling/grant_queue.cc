@@ -20,60 +20,88 @@ void GrantQueue::Remove(Call& call) {
 
 void GrantQueue::Attach(Call& call) {
   QueuedWorker& worker = *call.worker;
+  const size_t traffic_class = call.block->traffic_class;
   Unlink(worker);
+  Unlink(worker, traffic_class);
   worker.all.insert(call);
   if (call.turn == Call::Turn::kUnwanted) {
     worker.unwanted.insert(call);
   } else {
-    worker.turns.insert(call);
-    worker.by_age.insert(call);
+    worker.Of(call).turns.insert(call);
+    worker.Of(call).by_age.insert(call);
   }
   Link(worker);
+  Link(worker, traffic_class);
 }
 
 void GrantQueue::Detach(Call& call) {
   QueuedWorker& worker = *call.worker;
+  const size_t traffic_class = call.block->traffic_class;
   Unlink(worker);
+  Unlink(worker, traffic_class);
   worker.all.erase(worker.all.iterator_to(call));
   if (call.turn == Call::Turn::kUnwanted) {
     worker.unwanted.erase(worker.unwanted.iterator_to(call));
   } else {
-    worker.turns.erase(worker.turns.iterator_to(call));
-    worker.by_age.erase(worker.by_age.iterator_to(call));
+    ClassCalls& calls = worker.Of(call);
+    calls.turns.erase(calls.turns.iterator_to(call));
+    calls.by_age.erase(calls.by_age.iterator_to(call));
   }
   Link(worker);
+  Link(worker, traffic_class);
 }
 
 void GrantQueue::SetOpen(QueuedWorker& worker, bool open) {
   if (worker.open == open) return;
   Unlink(worker);
+  for (size_t i = 0; i < classes_.size(); ++i) Unlink(worker, i);
   worker.open = open;
   Link(worker);
+  for (size_t i = 0; i < classes_.size(); ++i) Link(worker, i);
 }
 
 // The sets order workers by their first calls, so a worker must leave the sets while its calls change.
 void GrantQueue::Unlink(QueuedWorker& worker) {
   if (!worker.open) return;
-  if (!worker.turns.empty()) turns_.erase(turns_.iterator_to(worker));
-  if (!worker.by_age.empty()) by_age_.erase(by_age_.iterator_to(worker));
   if (!worker.unwanted.empty()) unwanted_.erase(unwanted_.iterator_to(worker));
   if (!worker.all.empty()) held_.erase(held_.iterator_to(worker));
 }
 
+void GrantQueue::Unlink(QueuedWorker& worker, size_t traffic_class) {
+  ClassCalls& calls = worker.classes[traffic_class];
+  if (!worker.open || calls.turns.empty()) return;
+  ClassTurns& of = classes_[traffic_class];
+  of.turns.erase(of.turns.iterator_to(calls));
+  of.by_age.erase(of.by_age.iterator_to(calls));
+}
+
 void GrantQueue::Link(QueuedWorker& worker) {
   if (!worker.open) return;
-  if (!worker.turns.empty()) turns_.insert(worker);
-  if (!worker.by_age.empty()) by_age_.insert(worker);
   if (!worker.unwanted.empty()) unwanted_.insert(worker);
   if (!worker.all.empty()) held_.insert(worker);
 }
 
-Call* GrantQueue::Next(TimePoint now, bool oldest_is_due) {
+void GrantQueue::Link(QueuedWorker& worker, size_t traffic_class) {
+  ClassCalls& calls = worker.classes[traffic_class];
+  if (!worker.open || calls.turns.empty()) return;
+  classes_[traffic_class].turns.insert(calls);
+  classes_[traffic_class].by_age.insert(calls);
+}
+
+Call* GrantQueue::first(size_t traffic_class) {
+  auto& turns = classes_[traffic_class].turns;
+  return turns.empty() ? nullptr : &*turns.begin()->turns.begin();
+}
+
+Call* GrantQueue::oldest(size_t traffic_class) {
+  auto& by_age = classes_[traffic_class].by_age;
+  return by_age.empty() ? nullptr : &*by_age.begin()->by_age.begin();
+}
+
+Call* GrantQueue::HeldTooLong(TimePoint now) {
   if (held_.empty()) return nullptr;
   Call& longest = *held_.begin()->all.begin();
-  if (SaturatingAdd(longest.held_since, kHoldLimit) <= now) return &longest;
-  if (turns_.empty()) return &*unwanted_.begin()->unwanted.begin();
-  return oldest_is_due ? oldest() : first();
+  return SaturatingAdd(longest.held_since, kHoldLimit) <= now ? &longest : nullptr;
 }
 
 }  // namespace sluice

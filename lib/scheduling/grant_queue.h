@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <boost/intrusive/set.hpp>
 
@@ -15,16 +17,19 @@ namespace sluice {
 // The responses that are ready and wait for a grant, in the order of their turns. There is one for each schedule. Not
 // thread-safe.
 //
-// The block that comes first by BlockOrder has the turn, and in the block the shortest rest of a message, in powers of
-// two. Among equals the message comes first that was ready first, so messages come whole one after the other.
+// In a class, the block that comes first by BlockOrder has the turn, and in the block the shortest rest of a message,
+// in powers of two. Among equals the message comes first that was ready first, so messages come whole one after the
+// other.
 //
 // Unwanted responses have turns only if no other response has one: their streams stay open, but they must not delay
-// others. A response that was held for kHoldLimit comes first. Responses of a worker that has its share outstanding
-// have no turn. They keep their place, are passed over, and delay no other response.
+// others. A response that was held for kHoldLimit comes before all classes. Responses of a worker that has its share
+// outstanding have no turn. They keep their place, are passed over, and delay no other response.
 class GrantQueue {
  public:
   // Kestrel servers abort a connection if a write was blocked for 5 s.
   static constexpr std::chrono::seconds kHoldLimit{3};
+
+  explicit GrantQueue(size_t classes) : classes_(classes) {}
 
   // Adds a call that is not in the queue.
   void Add(Call& call, TimePoint now);
@@ -37,34 +42,40 @@ class GrantQueue {
   void Detach(Call& call);
   void Attach(Call& call);
 
-  // Returns the call whose turn it is, or null. If `oldest_is_due`, the oldest call comes before all others.
-  Call* Next(TimePoint now, bool oldest_is_due);
-
-  // Return the first call by turn, and the oldest message of the oldest block. Null if no wanted call has a turn.
-  Call* first() { return turns_.empty() ? nullptr : &*turns_.begin()->turns.begin(); }
-  Call* oldest() { return by_age_.empty() ? nullptr : &*by_age_.begin()->by_age.begin(); }
+  // Return the first call of the class by turn, and the oldest message of its oldest block. Null if no wanted call of
+  // the class has a turn.
+  Call* first(size_t traffic_class);
+  Call* oldest(size_t traffic_class);
+  Call* HeldTooLong(TimePoint now);  // null if no call was held for kHoldLimit
+  Call* first_unwanted() { return unwanted_.empty() ? nullptr : &*unwanted_.begin()->unwanted.begin(); }
 
   bool empty() const { return held_.empty(); }  // no call has a turn
 
  private:
-  template <auto Calls, class CallKey>
+  template <class Calls, auto Set, class CallKey>
   struct FirstKey {
     using type = typename CallKey::type;
-    type operator()(const QueuedWorker& worker) const { return CallKey()(*(worker.*Calls).begin()); }
+    type operator()(const Calls& calls) const { return CallKey()(*(calls.*Set).begin()); }
   };
-  template <class Hook, class Key>
-  using WorkerSet =
-      boost::intrusive::set<QueuedWorker, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
-                            boost::intrusive::constant_time_size<false>>;
+  template <class Calls, class Hook, auto Set, class CallKey>
+  using FirstSet = boost::intrusive::set<Calls, boost::intrusive::base_hook<Hook>,
+                                         boost::intrusive::key_of_value<FirstKey<Calls, Set, CallKey>>,
+                                         boost::intrusive::constant_time_size<false>>;
+  // The calls of one class at the workers that are open and have turns.
+  struct ClassTurns {
+    FirstSet<ClassCalls, TurnWorkersHook, &ClassCalls::turns, TurnKey> turns;
+    FirstSet<ClassCalls, AgeWorkersHook, &ClassCalls::by_age, AgeKey> by_age;
+  };
 
   void Unlink(QueuedWorker& worker);
+  void Unlink(QueuedWorker& worker, size_t traffic_class);
   void Link(QueuedWorker& worker);
+  void Link(QueuedWorker& worker, size_t traffic_class);
 
+  std::vector<ClassTurns> classes_;
   // The workers that are open and have turns.
-  WorkerSet<TurnWorkersHook, FirstKey<&QueuedWorker::turns, TurnKey>> turns_;
-  WorkerSet<AgeWorkersHook, FirstKey<&QueuedWorker::by_age, AgeKey>> by_age_;
-  WorkerSet<UnwantedWorkersHook, FirstKey<&QueuedWorker::unwanted, HeldKey>> unwanted_;
-  WorkerSet<HeldWorkersHook, FirstKey<&QueuedWorker::all, HeldKey>> held_;
+  FirstSet<QueuedWorker, UnwantedWorkersHook, &QueuedWorker::unwanted, HeldKey> unwanted_;
+  FirstSet<QueuedWorker, HeldWorkersHook, &QueuedWorker::all, HeldKey> held_;
   uint64_t last_queued_ = 0;
 };
 

@@ -20,7 +20,7 @@ constexpr double kMaxStraggleDrains = 8;
 
 // Before the first response the think time of the workers is unknown, so start from the stall timeout.
 GrantWindow::GrantWindow(const ScheduleOptions& options)
-    : wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
+    : classes_(options.class_count()), wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
   SetProfile(options.profile);
 }
 
@@ -48,16 +48,18 @@ void GrantWindow::SetStraggleAfter(double wanted_ns) {
 
 bool GrantWindow::ReadyAtOnce(int64_t budget_bytes) const {
   const double drains_after_ns = static_cast<double>(budget_bytes) / bytes_per_ns_;
-  return known_ && ready_latency_ns_ <= std::max(2 * rtt_ns_, drains_after_ns);
+  return all_.known && all_.ready_latency_ns <= std::max(2 * rtt_ns_, drains_after_ns);
 }
 
-int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {
-  const int64_t most = std::max<int64_t>(budget_bytes / kReserveShare / header_bytes_, 1);
-  if (!known_) return most;
+int64_t GrantWindow::Window(const Responses& responses, double share, int64_t budget_bytes, double stock) const {
+  const int64_t most_of_all = std::max<int64_t>(budget_bytes / kReserveShare / header_bytes_, 1);
+  const auto least = std::min(most_of_all, static_cast<int64_t>(kStock));
+  const int64_t most = std::max(static_cast<int64_t>(std::ceil(share * static_cast<double>(most_of_all))), least);
+  if (!responses.known) return most;
   // If the path holds more than the budget, one round trip takes one budget.
   const double taken_per_ns = std::min(bytes_per_ns_, static_cast<double>(budget_bytes) / rtt_ns_);
-  const double thinking = std::ceil(ready_latency_ns_ * taken_per_ns / answer_bytes_);
-  return static_cast<int64_t>(std::min(thinking + stock, static_cast<double>(most)));
+  const double thinking = std::ceil(share * responses.ready_latency_ns * taken_per_ns / responses.answer_bytes);
+  return static_cast<int64_t>(std::clamp(thinking + stock, 1.0, static_cast<double>(most)));
 }
 
 void GrantWindow::SetHeaderBytes() {
@@ -74,12 +76,17 @@ void GrantWindow::ObserveHeaders(int64_t wire_bytes) {
   SetHeaderBytes();
 }
 
-void GrantWindow::Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes) {
-  const double weight = known_ ? kMeanWeight : 1;
-  known_ = true;
-  ready_latency_ns_ += weight * (static_cast<double>(ready_latency.count()) - ready_latency_ns_);
-  answer_bytes_ += weight * (static_cast<double>(answer_bytes) - answer_bytes_);
-  SetStraggleAfter(kStraggleFactor * ready_latency_ns_);
+void GrantWindow::Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes, size_t traffic_class) {
+  all_.Observe(ready_latency, answer_bytes);
+  classes_[traffic_class].Observe(ready_latency, answer_bytes);
+  SetStraggleAfter(kStraggleFactor * all_.ready_latency_ns);
+}
+
+void GrantWindow::Responses::Observe(std::chrono::nanoseconds ready_latency, int64_t response_bytes) {
+  const double weight = known ? kMeanWeight : 1;
+  known = true;
+  ready_latency_ns += weight * (static_cast<double>(ready_latency.count()) - ready_latency_ns);
+  answer_bytes += weight * (static_cast<double>(response_bytes) - answer_bytes);
 }
 
 }  // namespace sluice

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "sluice/schedule.h"
 
@@ -24,11 +26,19 @@ class GrantWindow {
   // Sets the whole budget of the link, which may be larger than the profile's buffer.
   void SetBudget(int64_t link_bytes);
 
-  int64_t Requests(int64_t budget_bytes) const { return Window(budget_bytes, kStock); }
+  int64_t Requests(int64_t budget_bytes) const { return Window(all_, 1, budget_bytes, kStock); }
 
   // The window while no response is ready or granted, without the requests in stock. At the aggregator, and at hosts
   // with many workers, requests in stock would delay the first response. They leave with the first grant.
-  int64_t FirstRequests(int64_t budget_bytes) const { return Window(budget_bytes, 0); }
+  // For one class, like the next, since classes differ in their sizes and times.
+  int64_t FirstRequests(int64_t budget_bytes, size_t traffic_class = 0, double share = 1) const {
+    return Window(classes_[traffic_class], share, budget_bytes, 0);
+  }
+
+  // The window of one class that has this share of the link, from 0 to 1.
+  int64_t Requests(int64_t budget_bytes, size_t traffic_class, double share) const {
+    return Window(classes_[traffic_class], share, budget_bytes, kStock);
+  }
 
   // A call that is out for this long is a straggler. The time is twice the mean time to ready, at least the drain time
   // of a full buffer, and at most eight drain times. So calls that take seconds, such as long polls, stop no others.
@@ -50,14 +60,23 @@ class GrantWindow {
   // kReadyHeaderBytes, and flow control does not hold headers back.
   void ObserveHeaders(int64_t wire_bytes);
 
-  // Records a response: the time from its request until it was ready, and its cost on the link.
-  void Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes);
+  // Records a response of a class: the time from its request until it was ready, and its cost on the link.
+  void Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes, size_t traffic_class = 0);
 
  private:
   // Number of ready responses in stock, so that the link has work although the times of workers vary.
   static constexpr double kStock = 4;
 
-  int64_t Window(int64_t budget_bytes, double stock) const;
+  // Means over about the last hundred responses; known is false before the first.
+  struct Responses {
+    void Observe(std::chrono::nanoseconds ready_latency, int64_t response_bytes);
+
+    bool known = false;
+    double ready_latency_ns = 0;
+    double answer_bytes = 0;
+  };
+
+  int64_t Window(const Responses& responses, double share, int64_t budget_bytes, double stock) const;
   void SetHeaderBytes();
   void SetStraggleAfter(double wanted_ns);
 
@@ -69,11 +88,9 @@ class GrantWindow {
   std::chrono::nanoseconds drain_time_{0};
   double rtt_ns_ = 0;
 
-  // Means over about the last hundred responses; known_ is false before the first.
-  bool known_ = false;
-  double ready_latency_ns_ = 0;
-  double answer_bytes_ = 0;
-  double header_wire_bytes_ = 0;  // 0 before the first response
+  Responses all_;
+  std::vector<Responses> classes_;
+  double header_wire_bytes_ = 0;  // mean; 0 before the first response
   double wanted_straggle_after_ns_;
   std::chrono::nanoseconds straggle_after_{0};
 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <string>
 #include <utility>
 
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +38,11 @@ absl::Status CheckDeadline(TimePoint now, TimePoint deadline) {
   return deadline > now ? absl::OkStatus() : absl::DeadlineExceededError("the block's deadline has passed");
 }
 
+std::string NamesOf(const std::vector<TrafficClass>& classes) {
+  const auto name = [](std::string* names, const TrafficClass& of) { names->append(of.name); };
+  return classes.empty() ? "none" : absl::StrJoin(classes, ", ", name);
+}
+
 }  // namespace
 
 LinkSchedule::LinkSchedule(const ScheduleOptions& options)
@@ -48,16 +55,19 @@ LinkSchedule::LinkSchedule(const ScheduleOptions& options)
       budget_(calls_.budget()),
       workers_(calls_.workers()),
       sent_(calls_.sent()),
+      order_(calls_.order()),
       admission_(options_, calls_),
       dispatcher_(options_, calls_, admission_, slots_) {
   assert(options.Validate().ok());
 }
 
 absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                             std::vector<Action>& actions, std::vector<CallId>* ids) {
+                                             std::vector<Action>& actions, std::vector<CallId>* ids,
+                                             size_t traffic_class) {
+  assert(traffic_class < options_.class_count());
   if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = blocks_.Add(now_, deadline);
+  QueuedBlock& block = blocks_.Add(now_, deadline, traffic_class);
   const BlockId id = block.id;
   if (ids != nullptr) ids->assign(calls.size(), CallId());
   const auto queue = [&](size_t i, bool opens_slot) {
@@ -78,7 +88,7 @@ absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest req
   if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = blocks_.Add(now_, deadline, true, request.retry);
+  QueuedBlock& block = blocks_.AddAhead(now_, deadline, request.retry);
   const BlockId block_id = block.id;
   const CallId call_id = calls_.Queue(block, request, false, now_);
   if (id != nullptr) *id = call_id;
@@ -241,6 +251,10 @@ absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& opt
                                                    " cannot take the place of ",
                                                    absl::FormatDuration(options_.stall_timeout)));
   }
+  if (NamesOf(options.classes) != NamesOf(options_.classes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("classes: ", NamesOf(options.classes), " cannot take the place of ", NamesOf(options_.classes)));
+  }
   Enter(now, actions);
   options_ = options;
   calls_.SetProfile(options_.profile);
@@ -347,6 +361,15 @@ WorkerLoad LinkSchedule::Load(uint32_t id) const {
           .ended_calls = worker->ended_calls,
           .owed_since = worker->owed_since,
           .pauses = worker->pauses};
+}
+
+TrafficClassState LinkSchedule::ClassState(size_t traffic_class) const {
+  const GrantWindow& window = calls_.window();
+  return {.waiting_calls = blocks_.waiting_calls(traffic_class),
+          .granted_bytes = order_.granted_bytes(traffic_class),
+          .grant_window = granting_ ? window.Requests(budget_.bytes(), traffic_class, 1) : 0,
+          .least_grant_window =
+              granting_ ? window.Requests(budget_.bytes(), traffic_class, order_.ShareOf(traffic_class)) : 0};
 }
 
 ScheduleState LinkSchedule::State() const {

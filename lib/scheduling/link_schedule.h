@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -60,9 +61,10 @@ class LinkSchedule {
   // Queues a block of calls. TimePoint::max() means no deadline. `ids`, if given, receives the ids of the calls in the
   // order of `calls`. Returns ResourceExhausted if the queue has no room for all calls now. Returns InvalidArgument if
   // it never will, if a size is out of bounds, or if `calls` is empty. Returns DeadlineExceeded if the deadline is not
-  // after `now`. After an error nothing has changed.
+  // after `now`. After an error nothing has changed. `traffic_class` is an index of ScheduleOptions::classes.
   absl::StatusOr<BlockId> Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                 std::vector<Action>& actions, std::vector<CallId>* ids = nullptr);
+                                 std::vector<Action>& actions, std::vector<CallId>* ids = nullptr,
+                                 size_t traffic_class = 0);
 
   // Adds one call (a retry, a hedge) to a block that has not ended. The call takes the block's place in the queue,
   // behind the block's own waiting calls; in batches it gets one more slot. A block ends with its last call, so add a
@@ -145,6 +147,7 @@ class LinkSchedule {
   absl::Status Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions);
 
   ScheduleState State() const;
+  TrafficClassState ClassState(size_t traffic_class) const;
   LinkDemand Demand(TimePoint now) const;
   // Returns whether a response of this size is granted in one part: it costs at most a third of plan_bytes. With
   // grants, such a response may come whole before it is ready. A larger response may send only one part.
@@ -178,6 +181,7 @@ class LinkSchedule {
   Budget& budget_;
   QueuedWorkers& workers_;
   SentCalls& sent_;
+  const ServiceOrder& order_;
   Admission admission_;
   Dispatcher dispatcher_;
 };

@@ -8,14 +8,17 @@ namespace sluice {
 
 LiveCalls::LiveCalls(const ScheduleOptions& options)
     : granting_(options.policy == SchedulePolicy::kGrants),
-      workers_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling, blocks_, laps_,
-               outstanding_, queue_),
+      blocks_(options.class_count()),
+      workers_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling,
+               options.class_count(), blocks_, laps_, outstanding_, queue_),
       budget_(options),
       laps_(budget_),
       outstanding_(options, budget_, laps_),
       plan_bytes_(budget_.plan_bytes()),
+      queue_(options.class_count()),
       window_(options),
-      order_(options, blocks_, workers_, queue_, budget_) {}
+      sent_(options.class_count()),
+      order_(options, blocks_, workers_, queue_, sent_, budget_) {}
 
 void LiveCalls::SetProfile(const LinkProfile& profile) {
   budget_.SetProfile(profile);
@@ -52,7 +55,7 @@ void LiveCalls::Unpark(Call& call, TimePoint now) {
 }
 
 void LiveCalls::SetPhase(Call& call, Phase phase) {
-  workers_.CountReady(*call.worker,
+  workers_.CountReady(call,
                       static_cast<int64_t>(phase == Phase::kReady) - static_cast<int64_t>(call.phase == Phase::kReady));
   blocks_.Move(call, phase);
 }
@@ -103,7 +106,7 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_
   if (first) ObserveHeaders(call);
   if (first && granting_) {
     const int64_t answer_bytes = std::max<int64_t>(progress.received_bytes + remaining_bytes + withheld_bytes, 1);
-    window_.Observe(now - progress.sent_at, outstanding_.Cost(answer_bytes));
+    window_.Observe(now - progress.sent_at, outstanding_.Cost(answer_bytes), call.block->traffic_class);
   }
   progress.remaining_bytes = remaining_bytes;
   if (!budget_.limited()) progress.outstanding_bytes = remaining_bytes + withheld_bytes;
@@ -230,7 +233,6 @@ void LiveCalls::Check() const {
       blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady) + blocks_.calls(Phase::kInFlight);
   assert(submitted_ == blocks_.waiting_calls() + out + ended_);
   assert(sent_.size() == blocks_.calls(Phase::kSent) && sent_.stragglers() <= sent_.size());
-  assert(workers_.ready_calls() >= 0 && workers_.ready_calls() <= blocks_.calls(Phase::kReady));
   assert(sent_.silent() >= 0 && sent_.silent() <= blocks_.calls(Phase::kInFlight));
   assert(budget_.early_bytes() >= 0 && budget_.early_bytes() <= budget_.in_flight_bytes());
   assert(out > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "sluice/time_point.h"
 
+#include "absl/container/inlined_vector.h"
 #include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/schedule_events.h"
@@ -33,7 +35,7 @@ template <class Hook, class Key>
 using CallSet = boost::intrusive::set<Call, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
                                       boost::intrusive::constant_time_size<false>>;
 
-// Hooks for workers that have turns, ordered by their first call of each kind.
+// Hooks for workers that have turns, ordered by their first call of each kind. Turn and Age: of one class.
 struct TurnWorkersTag;
 struct AgeWorkersTag;
 struct UnwantedWorkersTag;
@@ -46,8 +48,25 @@ using HeldWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<He
 struct LapTag;
 using LapHook = boost::intrusive::list_base_hook<boost::intrusive::tag<LapTag>>;
 
+// The calls of one class at one worker that have, or wait for, their turn.
+struct ClassCalls : TurnWorkersHook, AgeWorkersHook {
+  // Kept by GrantQueue.
+  CallSet<TurnHook, TurnKey> turns;
+  CallSet<AgeHook, AgeKey> by_age;  // the same calls
+
+  // Kept by QueuedWorkers. Calls in the phase kHeld, in the order in which they leave. They are let go one at a time,
+  // so that the others need not be held again.
+  CallSet<TurnHook, TurnKey> held;
+  const Call* let_go = nullptr;  // the call that was let go and still waits, or null
+  int64_t ready_calls = 0;       // calls in the phase kReady
+};
+
 // One worker of the schedule: its outstanding bytes, its share of the budget, and its calls that wait for the share.
-struct QueuedWorker : TurnWorkersHook, AgeWorkersHook, UnwantedWorkersHook, HeldWorkersHook, LapHook {
+struct QueuedWorker : UnwantedWorkersHook, HeldWorkersHook, LapHook {
+  explicit QueuedWorker(size_t class_count) : classes(class_count) {}
+
+  ClassCalls& Of(const Call& call) { return classes[call.block->traffic_class]; }
+
   uint32_t id = 0;
   int64_t users = 0;    // calls that have not ended
   bool bounded = true;  // false: its share has no bound, and it is always open
@@ -66,19 +85,13 @@ struct QueuedWorker : TurnWorkersHook, AgeWorkersHook, UnwantedWorkersHook, Held
   int64_t stalled_calls = 0;
   int64_t ended_calls = 0;  // sent calls that have ended
 
+  absl::InlinedVector<ClassCalls, 1> classes;
   // Kept by GrantQueue.
-  CallSet<TurnHook, TurnKey> turns;
-  CallSet<AgeHook, AgeKey> by_age;  // the same calls
   CallSet<TurnHook, HeldKey> unwanted;
   CallSet<HeldHook, HeldKey> all;
 
   // Kept by QueuedWorkers.
-  int64_t ready_calls = 0;  // calls in the phase kReady
-  int64_t held_calls = 0;   // calls in the phase kHeld
-  // Calls in the phase kHeld, in the order in which they leave. They are let go one at a time, so that the others need
-  // not be held again.
-  CallSet<TurnHook, TurnKey> held;
-  const Call* let_go = nullptr;  // the call that was let go and still waits, or null
+  int64_t held_calls = 0;  // calls in the phase kHeld
 };
 
 }  // namespace sluice

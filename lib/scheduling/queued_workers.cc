@@ -2,15 +2,23 @@
 
 namespace sluice {
 
-QueuedWorkers::QueuedWorkers(bool bounded, BlockQueue& blocks, WorkerLaps& laps, Outstanding& outstanding,
-                             GrantQueue& queue)
-    : bounded_(bounded), blocks_(blocks), laps_(laps), outstanding_(outstanding), queue_(queue) {
+QueuedWorkers::QueuedWorkers(bool bounded, size_t class_count, BlockQueue& blocks, WorkerLaps& laps,
+                             Outstanding& outstanding, GrantQueue& queue)
+    : bounded_(bounded),
+      class_count_(class_count),
+      blocks_(blocks),
+      laps_(laps),
+      outstanding_(outstanding),
+      queue_(queue),
+      unknown_(class_count),
+      handshakes_(class_count),
+      ready_calls_(class_count) {
   unknown_.bounded = handshakes_.bounded = false;
 }
 
 QueuedWorker& QueuedWorkers::Of(uint32_t id) {
   if (id == 0) return unknown_;
-  QueuedWorker& worker = workers_[id];
+  QueuedWorker& worker = workers_.try_emplace(id, class_count_).first->second;
   worker.id = id;
   worker.bounded = bounded_;
   return worker;
@@ -28,9 +36,13 @@ void QueuedWorkers::Forget(uint32_t id) {
 
 bool QueuedWorkers::LookAt(QueuedWorker& worker, TimePoint now) {
   const bool open = !laps_.IsFull(worker, now);
-  if (open != worker.open) ready_calls_ += open ? worker.ready_calls : -worker.ready_calls;
+  for (size_t i = 0; i < class_count_ && open != worker.open; ++i) {
+    ready_calls_[i] += open ? worker.classes[i].ready_calls : -worker.classes[i].ready_calls;
+  }
   queue_.SetOpen(worker, open);
-  if (open && !worker.held.empty()) LetGo(worker, now);
+  for (ClassCalls& calls : worker.classes) {
+    if (open && !calls.held.empty()) LetGo(calls, now);
+  }
   return open;
 }
 
@@ -47,27 +59,28 @@ bool QueuedWorkers::ShrinkLate(TimePoint now) {
 void QueuedWorkers::Hold(Call& call, TimePoint now) {
   LeaveWaiting(call);
   blocks_.Move(call, Call::Phase::kHeld);
-  call.worker->held.insert(call);
+  call.worker->Of(call).held.insert(call);
   ++call.worker->held_calls;
   outstanding_.Update(call, now);
 }
 
 void QueuedWorkers::LeaveWaiting(Call& call) {
-  QueuedWorker& worker = *call.worker;
+  ClassCalls& calls = call.worker->Of(call);
   if (call.phase == Call::Phase::kHeld) {
-    worker.held.erase(worker.held.iterator_to(call));
-    --worker.held_calls;
+    calls.held.erase(calls.held.iterator_to(call));
+    --call.worker->held_calls;
   }
-  if (worker.let_go == &call) worker.let_go = nullptr;
+  if (calls.let_go == &call) calls.let_go = nullptr;
 }
 
-// Lets one call go at a time. A second call goes only if it precedes the call that was let go and has not left.
-void QueuedWorkers::LetGo(QueuedWorker& worker, TimePoint now) {
-  Call& call = *worker.held.begin();
-  if (worker.let_go != nullptr && TurnKey()(*worker.let_go) < TurnKey()(call)) return;
-  worker.held.erase(worker.held.begin());
-  --worker.held_calls;
-  worker.let_go = &call;
+// Lets one call of the class go at a time. A second call goes only if it precedes the call that was let go and has not
+// left.
+void QueuedWorkers::LetGo(ClassCalls& calls, TimePoint now) {
+  Call& call = *calls.held.begin();
+  if (calls.let_go != nullptr && TurnKey()(*calls.let_go) < TurnKey()(call)) return;
+  calls.held.erase(calls.held.begin());
+  --call.worker->held_calls;
+  calls.let_go = &call;
   blocks_.Move(call, Call::Phase::kWaiting);
   outstanding_.Update(call, now);
 }
@@ -75,17 +88,18 @@ void QueuedWorkers::LetGo(QueuedWorker& worker, TimePoint now) {
 void QueuedWorkers::LetGoAgain(QueuedBlock& block, TimePoint now) {
   for (auto next = block.held.begin(); next != block.held.end();) {
     Call& call = *next++;
-    if (call.worker->open && &call == &*call.worker->held.begin()) LetGo(*call.worker, now);
+    ClassCalls& calls = call.worker->Of(call);
+    if (call.worker->open && &call == &*calls.held.begin()) LetGo(calls, now);
   }
   for (Call& call : block.waiting) {
-    QueuedWorker& worker = *call.worker;
-    if (worker.let_go == &call && worker.open && !worker.held.empty()) LetGo(worker, now);
+    ClassCalls& calls = call.worker->Of(call);
+    if (calls.let_go == &call && call.worker->open && !calls.held.empty()) LetGo(calls, now);
   }
 }
 
-void QueuedWorkers::CountReady(QueuedWorker& worker, int64_t more_calls) {
-  worker.ready_calls += more_calls;
-  if (worker.open) ready_calls_ += more_calls;
+void QueuedWorkers::CountReady(Call& call, int64_t more_calls) {
+  call.worker->Of(call).ready_calls += more_calls;
+  if (call.worker->open) ready_calls_[call.block->traffic_class] += more_calls;
 }
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "sluice/time_point.h"
 
@@ -19,7 +21,8 @@ namespace sluice {
 class QueuedWorkers {
  public:
   // `bounded`: workers have a share. Id 0, which represents all unknown workers, has none.
-  QueuedWorkers(bool bounded, BlockQueue& blocks, WorkerLaps& laps, Outstanding& outstanding, GrantQueue& queue);
+  QueuedWorkers(bool bounded, size_t class_count, BlockQueue& blocks, WorkerLaps& laps, Outstanding& outstanding,
+                GrantQueue& queue);
 
   QueuedWorker& Of(uint32_t id);
   QueuedWorker& handshakes() { return handshakes_; }  // all handshakes, of any worker; without a bound
@@ -37,14 +40,16 @@ class QueuedWorkers {
   void LetGoAgain(QueuedBlock& block, TimePoint now);
   void LeaveWaiting(Call& call);  // a call that waits, is held or is parked leaves, or ends unsent
 
-  void CountReady(QueuedWorker& worker, int64_t more_calls);  // the worker has more calls in the phase kReady
-  // Returns the ready responses of open workers. Other ready responses wait for their worker, not for the link.
-  int64_t ready_calls() const { return ready_calls_; }
+  void CountReady(Call& call, int64_t more_calls);  // like this one, in the phase kReady
+  // Returns the ready responses of the class at open workers. Other ready responses wait for their worker, not for the
+  // link.
+  int64_t ready_calls(size_t traffic_class) const { return ready_calls_[traffic_class]; }
 
  private:
-  void LetGo(QueuedWorker& worker, TimePoint now);
+  void LetGo(ClassCalls& calls, TimePoint now);
 
   const bool bounded_;
+  const size_t class_count_;
   BlockQueue& blocks_;
   WorkerLaps& laps_;
   Outstanding& outstanding_;
@@ -52,7 +57,7 @@ class QueuedWorkers {
   QueuedWorker unknown_;
   QueuedWorker handshakes_;
   absl::node_hash_map<uint32_t, QueuedWorker> workers_;
-  int64_t ready_calls_ = 0;
+  std::vector<int64_t> ready_calls_;  // by class
 };
 
 }  // namespace sluice

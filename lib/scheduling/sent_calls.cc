@@ -1,5 +1,6 @@
 #include "lib/scheduling/sent_calls.h"
 
+#include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
@@ -8,7 +9,8 @@ void SentCalls::Add(Call& call, TimePoint now) {
   call.progress.sent_at = now;
   call.progress.straggles = false;
   young_.push_back(call);
-  early_.push_back(call);
+  ++young_calls_[call.block->traffic_class];
+  early_[call.block->traffic_class].push_back(call);
   ++size_;
 }
 
@@ -17,6 +19,7 @@ void SentCalls::Remove(Call& call) {
     --stragglers_;
   } else {
     young_.erase(young_.iterator_to(call));
+    --young_calls_[call.block->traffic_class];
     KeepFromEarly(call);
   }
   --size_;
@@ -24,15 +27,19 @@ void SentCalls::Remove(Call& call) {
 
 void SentCalls::MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after) {
   while (!young_.empty() && NextStraggler(straggle_after) <= now) {
-    young_.front().progress.straggles = true;
-    KeepFromEarly(young_.front());
+    Call& call = young_.front();
+    call.progress.straggles = true;
+    KeepFromEarly(call);
     young_.pop_front();
+    --young_calls_[call.block->traffic_class];
     ++stragglers_;
   }
 }
 
 void SentCalls::KeepFromEarly(Call& call) {
-  if (call.EarlyHook::is_linked()) early_.erase(early_.iterator_to(call));
+  if (!call.EarlyHook::is_linked()) return;
+  EarlyCalls& early = early_[call.block->traffic_class];
+  early.erase(early.iterator_to(call));
 }
 
 void SentCalls::SetSilent(Call& call, bool silent) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <boost/intrusive/list.hpp>
 
@@ -15,6 +18,8 @@ namespace sluice {
 // than straggle_after. There is one for each schedule. Not thread-safe.
 class SentCalls {
  public:
+  explicit SentCalls(size_t classes) : early_(classes), young_calls_(classes) {}
+
   void Add(Call& call, TimePoint now);  // the request leaves now
   void Remove(Call& call);              // the response is ready, or the call is over
 
@@ -27,23 +32,30 @@ class SentCalls {
   void MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after);
   TimePoint NextStraggler(std::chrono::nanoseconds straggle_after) const;  // TimePoint::max() if there is none
 
-  // Returns the oldest young call that may be granted before it is ready, or null.
-  Call* first_early() { return early_.empty() ? nullptr : &early_.front(); }
-  bool any_early() const { return !early_.empty(); }
+  // Returns the oldest young call of the class that may be granted before it is ready, or null.
+  Call* first_early(size_t traffic_class) {
+    return early_[traffic_class].empty() ? nullptr : &early_[traffic_class].front();
+  }
+  bool any_early() const {
+    return std::any_of(early_.begin(), early_.end(), [](const EarlyCalls& calls) { return !calls.empty(); });
+  }
   void KeepFromEarly(Call& call);  // the call must be young; it is granted only once it is ready
 
   int64_t size() const { return size_; }  // including stragglers
   int64_t stragglers() const { return stragglers_; }
   int64_t young() const { return size_ - stragglers_; }
+  int64_t young(size_t traffic_class) const { return young_calls_[traffic_class]; }
   int64_t silent() const { return silent_; }
 
  private:
+  using EarlyCalls =
+      boost::intrusive::list<Call, boost::intrusive::base_hook<EarlyHook>, boost::intrusive::constant_time_size<false>>;
+
   // Without stragglers, in the order in which they were sent.
   boost::intrusive::list<Call, boost::intrusive::base_hook<SentHook>, boost::intrusive::constant_time_size<false>>
       young_;
-  // The young calls that may be granted early.
-  boost::intrusive::list<Call, boost::intrusive::base_hook<EarlyHook>, boost::intrusive::constant_time_size<false>>
-      early_;
+  std::vector<EarlyCalls> early_;     // by class: the young calls that may be granted early
+  std::vector<int64_t> young_calls_;  // by class
   int64_t size_ = 0;
   int64_t stragglers_ = 0;
   int64_t silent_ = 0;

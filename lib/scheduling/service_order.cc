@@ -1,5 +1,9 @@
 #include "lib/scheduling/service_order.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 namespace sluice {
 namespace {
 
@@ -15,13 +19,19 @@ void ForEachTurn(QueuedBlock& block, Event event) {
 }  // namespace
 
 ServiceOrder::ServiceOrder(const ScheduleOptions& options, BlockQueue& blocks, QueuedWorkers& workers,
-                           GrantQueue& queue, const Budget& budget)
+                           GrantQueue& queue, SentCalls& sent, const Budget& budget)
     : options_(options),
+      granting_(options.policy == SchedulePolicy::kGrants),
       may_rank_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling),
       blocks_(blocks),
       workers_(workers),
       queue_(queue),
-      budget_(budget) {}
+      sent_(sent),
+      budget_(budget),
+      classes_(options.class_count()),
+      turns_(options.class_count()) {
+  std::iota(turns_.begin(), turns_.end(), size_t{0});
+}
 
 void ServiceOrder::Rank(Call& call) const {
   call.rank = may_rank_ && options_.shortest_first ? BlockOrder::RankOf(call.rest()) : 0;
@@ -33,27 +43,96 @@ void ServiceOrder::Update(QueuedBlock& block, TimePoint now) {
   const bool ranked = may_rank_ && options_.shortest_first && !block.ahead;
   const int rank = ranked ? BlockOrder::RankOf(block.remaining_bytes) : 0;
   if (rank == block.rank) return blocks_.SetRank(block, rank);
-  for (Call& call : block.held) call.worker->held.erase(call.worker->held.iterator_to(call));
+  for (Call& call : block.held) {
+    ClassCalls& calls = call.worker->Of(call);
+    calls.held.erase(calls.held.iterator_to(call));
+  }
   ForEachTurn(block, [this](Call& call) { queue_.Detach(call); });
   blocks_.SetRank(block, rank);
-  for (Call& call : block.held) call.worker->held.insert(call);
+  for (Call& call : block.held) call.worker->Of(call).held.insert(call);
   ForEachTurn(block, [this](Call& call) { queue_.Attach(call); });
   workers_.LetGoAgain(block, now);
 }
 
 void ServiceOrder::OnGranted(const Call& call, int64_t cost_bytes) {
   if (call.block->ahead) return;
-  const Call* const ready = queue_.oldest();
-  const QueuedBlock* const waiting = blocks_.oldest_waiting();
+  const size_t traffic_class = call.block->traffic_class;
+  const Call* const ready = queue_.oldest(traffic_class);
+  const QueuedBlock* const waiting = blocks_.oldest_waiting(traffic_class);
   const bool overtakes = (ready != nullptr && ready != &call && ready->block->id <= call.block->id) ||
                          (waiting != nullptr && waiting->id < call.block->id);
-  overtook_bytes_ = overtakes ? overtook_bytes_ + cost_bytes : 0;
+  int64_t& overtook_bytes = classes_[traffic_class].overtook_bytes;
+  overtook_bytes = overtakes ? overtook_bytes + cost_bytes : 0;
+  classes_[traffic_class].granted_bytes += cost_bytes;
+  Charge(traffic_class, cost_bytes);
+}
+
+// Bytes out of turn, for a response that was held for too long or is unwanted, are not charged: nothing bounds them,
+// and the class would then wait for its next turn without a bound.
+void ServiceOrder::Charge(size_t traffic_class, int64_t cost_bytes) {
+  if (classes_.size() == 1 || !HasTurn(traffic_class)) return;
+  const double began = classes_[traffic_class].lead;
+  for (ServiceClass& other : classes_) other.lead = std::max(other.lead - began, 0.0);
+  classes_[traffic_class].lead = static_cast<double>(cost_bytes) / WeightOf(traffic_class);
+  std::sort(turns_.begin(), turns_.end(),
+            [this](size_t a, size_t b) { return std::pair(classes_[a].lead, a) < std::pair(classes_[b].lead, b); });
+}
+
+// With grants, a request without early bytes costs nothing, and takes no turn.
+bool ServiceOrder::UsesTurn(size_t traffic_class) const {
+  return queue_.first(traffic_class) != nullptr || (!granting_ && blocks_.first_waiting(traffic_class) != nullptr);
+}
+
+bool ServiceOrder::HasTurn(size_t traffic_class) const {
+  const auto place = std::find(turns_.begin(), turns_.end(), traffic_class);
+  return std::none_of(turns_.begin(), place, [this](size_t other) { return UsesTurn(other); });
+}
+
+Call* ServiceOrder::FirstReady(size_t traffic_class) const {
+  return OldestIsDue(traffic_class) ? queue_.oldest(traffic_class) : queue_.first(traffic_class);
+}
+
+Call* ServiceOrder::NextReady(TimePoint now) {
+  if (Call* const call = queue_.HeldTooLong(now)) return call;
+  const auto is_ready = [this](size_t traffic_class) { return queue_.first(traffic_class) != nullptr; };
+  if (std::none_of(turns_.begin(), turns_.end(), is_ready)) return queue_.first_unwanted();
+  // If a request has the turn, responses of other classes wait.
+  return FirstReady(*std::find_if(turns_.begin(), turns_.end(), [this](size_t first) { return UsesTurn(first); }));
+}
+
+Call* ServiceOrder::NextEarly() {
+  for (const size_t traffic_class : turns_) {
+    if (Call* const call = sent_.first_early(traffic_class)) return call;
+  }
+  return nullptr;
+}
+
+QueuedBlock* ServiceOrder::NextWaiting(size_t traffic_class) {
+  if (!granting_ && !HasTurn(traffic_class)) return nullptr;
+  return OldestIsDue(traffic_class) ? blocks_.oldest_waiting(traffic_class) : blocks_.first_waiting(traffic_class);
+}
+
+QueuedBlock* ServiceOrder::NextWaiting() {
+  for (const size_t traffic_class : turns_) {
+    if (QueuedBlock* const block = NextWaiting(traffic_class)) return block;
+  }
+  return nullptr;
 }
 
 bool ServiceOrder::ReadyPrecedes(const QueuedBlock& block) const {
-  const Call* const ready = oldest_is_due() ? queue_.oldest() : queue_.first();
+  const size_t traffic_class = block.traffic_class;
+  const auto place = std::find(turns_.begin(), turns_.end(), traffic_class);
+  if (std::any_of(turns_.begin(), place, [this](size_t other) { return queue_.first(other) != nullptr; })) return true;
+  const Call* const ready = FirstReady(traffic_class);
   if (ready == nullptr) return false;
-  return oldest_is_due() ? ready->block->id <= block.id : !(block.order() < ready->block->order());
+  return OldestIsDue(traffic_class) ? ready->block->id <= block.id : !(block.order() < ready->block->order());
+}
+
+double ServiceOrder::ShareOf(size_t traffic_class) const {
+  if (classes_.size() == 1) return 1;
+  double sum = 0;
+  for (const TrafficClass& other : options_.classes) sum += other.weight;
+  return WeightOf(traffic_class) / sum;
 }
 
 }  // namespace sluice

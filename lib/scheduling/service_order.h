@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "sluice/schedule.h"
 #include "sluice/time_point.h"
@@ -10,21 +12,25 @@
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/grant_queue.h"
 #include "lib/scheduling/queued_workers.h"
+#include "lib/scheduling/sent_calls.h"
 
 namespace sluice {
 
-// The order in which requests and ready responses are served: the shortest remaining block first (BlockOrder), and in
-// a block the shortest message. A quarter of the link is kept for the oldest call: once one budget of bytes has
-// overtaken it, it comes first whatever its size. Without shortest_first, and with batches, blocks are served first
-// come, first served. There is one for each schedule. Not thread-safe. The objects that it refers to must outlive it.
+// The order in which requests and ready responses are served. There is one for each schedule. Not thread-safe. The
+// objects that it refers to must outlive it.
+//
+// The next class is the one that got the fewest bytes by weight among the classes that could use them: start-time fair
+// queueing. In a class, the shortest remaining block comes first (BlockOrder), and in a block the shortest message. A
+// quarter of the class is kept for its oldest call: once one budget of bytes has overtaken it, it comes first whatever
+// its size. Without shortest_first, and with batches, blocks are served first come, first served.
 //
 // Anchors: SRPT is the order with the least mean time (Schrage, 1968), and Homa keeps a share for the oldest message,
-// too. Rejected: the exact remaining bytes as the order. With each byte that arrives a block would move past its
-// equals, and equal blocks would end all at the same time.
+// too. SFQ (Goyal, Vin and Cheng, 1996) needs no rate of the link. Rejected: the exact remaining bytes as the order.
+// With each byte that arrives a block would move past its equals, and equal blocks would end all at the same time.
 class ServiceOrder {
  public:
   ServiceOrder(const ScheduleOptions& options, BlockQueue& blocks, QueuedWorkers& workers, GrantQueue& queue,
-               const Budget& budget);
+               SentCalls& sent, const Budget& budget);
 
   // Call them after each change of what is still to come of the block, and before a call is added to GrantQueue.
   void Update(QueuedBlock& block, TimePoint now);
@@ -33,21 +39,52 @@ class ServiceOrder {
   // Records bytes of this cost that are granted to a call. Call it before the call leaves its place.
   void OnGranted(const Call& call, int64_t cost_bytes);
 
-  Call* NextReady(TimePoint now) { return queue_.Next(now, oldest_is_due()); }
-  QueuedBlock* NextWaiting() { return oldest_is_due() ? blocks_.oldest_waiting() : blocks_.first_waiting(); }
+  // The indices of the classes, by turn. The next OnGranted changes it.
+  const std::vector<size_t>& classes() const { return turns_; }
+
+  Call* NextReady(TimePoint now);
+  Call* NextEarly();  // the next call that is sent and may be granted before it is ready
+  // Returns the block whose request is next in the class; null if none waits, or if another class has the turn.
+  QueuedBlock* NextWaiting(size_t traffic_class);
+  QueuedBlock* NextWaiting();  // of all classes
   // Returns whether a ready response comes before the requests of this block.
   bool ReadyPrecedes(const QueuedBlock& block) const;
 
+  int64_t granted_bytes(size_t traffic_class) const {  // since the start, in units of the budget
+    return classes_[traffic_class].granted_bytes;
+  }
+  // Returns the share of the link that belongs to the class while all classes have traffic, 0 to 1.
+  double ShareOf(size_t traffic_class) const;
+
  private:
-  bool oldest_is_due() const { return overtook_bytes_ >= budget_.bytes(); }
+  struct ServiceClass {
+    int64_t granted_bytes = 0;
+    int64_t overtook_bytes = 0;  // cost of what others got since the last turn of the oldest call
+    // How far the class is ahead of the virtual time of the link, in units of the budget by weight. A class that could
+    // not use its turns would fall behind. It counts as 0 then, so it saves up nothing. The virtual time itself is not
+    // kept, so the numbers do not grow.
+    double lead = 0;
+  };
+
+  double WeightOf(size_t traffic_class) const {
+    return options_.classes.empty() ? 1 : options_.classes[traffic_class].weight;
+  }
+  bool OldestIsDue(size_t traffic_class) const { return classes_[traffic_class].overtook_bytes >= budget_.bytes(); }
+  Call* FirstReady(size_t traffic_class) const;
+  bool UsesTurn(size_t traffic_class) const;  // it would be granted bytes in its turn
+  bool HasTurn(size_t traffic_class) const;   // no class before it uses its turn
+  void Charge(size_t traffic_class, int64_t cost_bytes);
 
   const ScheduleOptions& options_;
+  const bool granting_;
   const bool may_rank_;
   BlockQueue& blocks_;
   QueuedWorkers& workers_;
   GrantQueue& queue_;
+  SentCalls& sent_;
   const Budget& budget_;
-  int64_t overtook_bytes_ = 0;  // cost of what others got since the last turn of the oldest call
+  std::vector<ServiceClass> classes_;
+  std::vector<size_t> turns_;  // the classes with the smallest lead first
 };
 
 }  // namespace sluice

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/link_profile.h"
 
@@ -26,6 +29,17 @@ enum class SchedulePolicy { kUnscheduled, kBatches, kRolling, kGrants };
 std::string_view SchedulePolicyName(SchedulePolicy policy);
 absl::StatusOr<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
+// A class of traffic. While several classes have more to send than the link can take, the granted bytes are shared by
+// weight. A class without traffic leaves its part to the others.
+struct TrafficClass {
+  static constexpr size_t kMaxClasses = 16;  // of one link
+  static constexpr double kMinWeight = 0.001;
+  static constexpr double kMaxWeight = 1000;
+
+  std::string name;   // not empty; no two classes of a link have the same name
+  double weight = 1;  // kMinWeight to kMaxWeight
+};
+
 // The options of a schedule, with their defaults.
 struct ScheduleOptions {
   LinkProfile profile;
@@ -38,6 +52,9 @@ struct ScheduleOptions {
   // A Link ends a call that was not sent within this time. The status is RESOURCE_EXHAUSTED, or UNAVAILABLE if the call
   // waited for its worker. Above 0; default: none.
   absl::Duration queue_timeout = absl::InfiniteDuration();
+  // Each block belongs to one class, and the order above holds in each class. Without classes all blocks are in one
+  // class. For grants and rolling, at most TrafficClass::kMaxClasses.
+  std::vector<TrafficClass> classes;
   // A call stalls if none of its granted bytes has come for this time, plus a round trip and the time in which the
   // budget drains. Above 0.
   absl::Duration stall_timeout = absl::Milliseconds(300);
@@ -47,6 +64,8 @@ struct ScheduleOptions {
   int64_t record_overhead_bytes = 9;
 
   absl::Status Validate() const;  // returns InvalidArgument that names the field and the bound
+  // The number of classes of the schedule: 1 without `classes`.
+  size_t class_count() const { return classes.empty() ? 1 : classes.size(); }
 };
 
 // The state of the schedule at one moment. submitted = waiting + ungranted + in_flight + ended.
@@ -70,6 +89,15 @@ struct ScheduleState {
   // time, in units of the budget. Calls of a full worker do not wait for the budget.
   std::chrono::nanoseconds backlogged_time{0};
   int64_t backlogged_bytes = 0;
+};
+
+// One class of the schedule at one moment.
+struct TrafficClassState {
+  int64_t waiting_calls = 0;  // including parked and held calls
+  int64_t granted_bytes = 0;  // since the start, in units of the budget
+  // Grants: maximum of ungranted calls, without stragglers, while no other class has traffic, and while all have.
+  int64_t grant_window = 0;
+  int64_t least_grant_window = 0;
 };
 
 // One change of an adaptive budget.

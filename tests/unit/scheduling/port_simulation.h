@@ -42,6 +42,7 @@ class PortSimulation {
     int64_t expected_bytes = 0;  // what the schedule receives with the request
     nanoseconds think{0};        // before the worker responds
     uint32_t worker = 0;         // 0: unknown to the schedule
+    nanoseconds byte_time{8};    // of the link of the worker; default: 1 Gbit/s
   };
   struct Block {
     TimePoint submitted_at;
@@ -55,7 +56,7 @@ class PortSimulation {
   explicit PortSimulation(const ScheduleOptions& options) : schedule_(options) {}
 
   // Submits a block at a time that is not before the last event. Returns its index.
-  size_t Submit(TimePoint at, const std::vector<Response>& responses) {
+  size_t Submit(TimePoint at, const std::vector<Response>& responses, size_t traffic_class = 0) {
     RunUntil(at);
     now_ = at;
     std::vector<CallRequest> calls;
@@ -65,7 +66,7 @@ class PortSimulation {
     }
     blocks_.push_back({.submitted_at = at, .ended_at = {}, .missing = responses.size()});
     std::vector<Action> actions;
-    EXPECT_TRUE(schedule_.Submit(now_, calls, TimePoint::max(), actions).ok());
+    EXPECT_TRUE(schedule_.Submit(now_, calls, TimePoint::max(), actions, nullptr, traffic_class).ok());
     Apply(actions);
     return blocks_.size() - 1;
   }
@@ -76,6 +77,12 @@ class PortSimulation {
     return blocks_[block].ended_at - blocks_[block].submitted_at;
   }
 
+  // Runs all events before this time.
+  void RunUntil(TimePoint at) {
+    while (NextEvent() < at) Step();
+  }
+
+  const LinkSchedule& schedule() const { return schedule_; }
   const Block& block(size_t block) const { return blocks_[block]; }
   // Returns when a response has ended. Responses are numbered in the order of submission.
   TimePoint ended_at(size_t response) const { return sent_[response].ended_at; }
@@ -83,8 +90,7 @@ class PortSimulation {
   int64_t drops() const { return drops_; }  // packets
 
  private:
-  static constexpr nanoseconds kPortByteTime{80};   // 100 Mbit/s
-  static constexpr nanoseconds kAccessByteTime{8};  // 1 Gbit/s
+  static constexpr nanoseconds kPortByteTime{80};  // 100 Mbit/s
   static constexpr nanoseconds kRto = std::chrono::milliseconds(200);
   static constexpr int64_t kHeaderBytes = 150;  // of a ready response, frame included
 
@@ -108,10 +114,6 @@ class PortSimulation {
 
   TimePoint NextEvent() const {
     return packets_.empty() ? schedule_.NextTimer() : std::min(schedule_.NextTimer(), packets_.top().at);
-  }
-
-  void RunUntil(TimePoint at) {
-    while (NextEvent() < at) Step();
   }
 
   void Step() {
@@ -144,7 +146,7 @@ class PortSimulation {
 
   void SendGranted(size_t tag, TimePoint at) {
     Sent& sent = sent_[tag];
-    for (; sent.sent_bytes < sent.granted_bytes; at += kAccessByteTime * TestPort().frame_bytes) {
+    for (; sent.sent_bytes < sent.granted_bytes; at += sent.response.byte_time * TestPort().frame_bytes) {
       const int64_t open_bytes = sent.granted_bytes - sent.sent_bytes;
       const int64_t bytes = std::min(open_bytes, TestPort().packet_payload_bytes);
       sent.sent_bytes += bytes;

@@ -52,18 +52,20 @@ void RandomLife::Submit() {
     AddAnswer(call.response_bytes, 1);
   }
   const TimePoint deadline = Chance(30) ? TimePoint::max() : now_ + nanoseconds(1) + RandomTime(60);
+  const auto traffic_class =
+      static_cast<size_t>(class_draws_.Between(0, static_cast<int64_t>(options_.class_count()) - 1));
   BlockId block = 0;
   std::vector<CallId> ids;
   Do(
       [&](TimePoint now, std::vector<Action>& actions) {
         const int64_t room = options_.queue_limit - schedule_.State().waiting_calls;
-        const absl::StatusOr<BlockId> id = schedule_.Submit(now, calls, deadline, actions, &ids);
+        const absl::StatusOr<BlockId> id = schedule_.Submit(now, calls, deadline, actions, &ids, traffic_class);
         if (id.ok() != (static_cast<int64_t>(calls.size()) <= room)) oracle_.Fail("the queue limit is not kept");
         if (!id.ok()) answers_.resize(answers_.size() - calls.size());
         block = id.value_or(0);
         return id.ok();
       },
-      [&] { oracle_.Submitted(block, calls, ids, deadline, false); });
+      [&] { oracle_.Submitted(block, calls, ids, deadline, false, traffic_class); });
 }
 
 void RandomLife::SubmitAhead() {
@@ -320,6 +322,16 @@ void RandomLife::Finish(uint64_t tag, CallEnd end) {
   Do(finish, [&] { oracle_.Finished(tag, end); });
   if (Chance(5)) Do(finish);  // a second OnFinished changes nothing, now or later
   if (Chance(5)) Later(RandomTime(10), [this, finish] { Do(finish); });
+}
+
+ScheduleOptions RandomLife::WithClasses(ScheduleOptions options) {
+  const bool shares = options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling;
+  if (!shares || class_draws_.Chance(30)) return options;
+  for (int64_t i = class_draws_.Between(1, 4); i > 0; --i) {
+    const auto tenths = static_cast<double>(class_draws_.Pick({1, 10, 10, 30, 90, 1000}));
+    options.classes.push_back({.name = absl::StrCat("class-", i), .weight = tenths / 10});
+  }
+  return options;
 }
 
 nanoseconds RandomLife::RandomTime(int64_t buffers) {

@@ -34,7 +34,8 @@ class RandomLife {
   explicit RandomLife(uint64_t seed)
       : draws_(seed),
         byte_time_(Pick({1, 8, 80, 1000})),
-        options_(RandomOptions(draws_, byte_time_)),
+        class_draws_(seed ^ 0x5555),
+        options_(WithClasses(RandomOptions(draws_, byte_time_))),
         buffer_bytes_(options_.profile.buffer_bytes + options_.profile.buffer_packets * options_.profile.frame_bytes),
         schedule_(options_),
         oracle_(options_, byte_time_, [this](uint32_t worker) { return schedule_.Load(worker); }),
@@ -99,10 +100,13 @@ class RandomLife {
     const ScheduleState state = schedule_.State();
     oracle_.Begin(seen);
     record();
-    oracle_.Apply(actions, state);
+    std::vector<TrafficClassState> classes;
+    for (size_t i = 0; i < options_.class_count(); ++i) classes.push_back(schedule_.ClassState(i));
+    oracle_.Apply(actions, state, classes);
     for (const Action& action : actions) Follow(action);
     const TimePoint next = schedule_.NextTimer();
     oracle_.End(state, next);
+    oracle_.CheckClasses(classes);
     if (next != std::exchange(next_timer_, next)) timer_at_ = next == TimePoint::max() ? next : next + Lateness();
     const int64_t booked_bytes = oracle_.InFlightBytes() + oracle_.AllHeaderBytes();
     if (booked_bytes > buffer_bytes_ || oracle_.AnyStalled() || oracle_.UncountedBytes() > 0) overbooked_ = true;
@@ -179,8 +183,11 @@ class RandomLife {
   }
   // Returns a random time of up to `buffers` drain times of a full buffer.
   nanoseconds RandomTime(int64_t buffers);
+  ScheduleOptions WithClasses(ScheduleOptions options);
+
   RandomDraws draws_;
   const nanoseconds byte_time_;
+  RandomDraws class_draws_;  // separate draws for classes
   const ScheduleOptions options_;
   const int64_t buffer_bytes_;
   LinkSchedule schedule_;

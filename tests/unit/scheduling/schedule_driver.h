@@ -32,7 +32,7 @@ class ScheduleDriver {
     std::vector<CallRequest> calls;
     for (const int64_t size : sizes) calls.push_back(Request(size));
     std::vector<Action> actions;
-    const absl::StatusOr<BlockId> block = schedule_.Submit(now, calls, deadline, actions);
+    const absl::StatusOr<BlockId> block = schedule_.Submit(now, calls, deadline, actions, nullptr, traffic_class_);
     EXPECT_TRUE(block.ok()) << block.status();
     last_block_ = block.value_or(0);
     return InWords(actions);
@@ -147,8 +147,9 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  void set_worker(uint32_t worker) { worker_ = worker; }      // of later calls
-  void set_may_idle(bool may_idle) { may_idle_ = may_idle; }  // likewise
+  void set_worker(uint32_t worker) { worker_ = worker; }                            // of later calls
+  void set_may_idle(bool may_idle) { may_idle_ = may_idle; }                        // likewise
+  void set_traffic_class(size_t traffic_class) { traffic_class_ = traffic_class; }  // of later blocks
   WorkerLoad load() const { return schedule_.Load(worker_); }
   BlockId last_block() const { return last_block_; }
   CallId call(uint64_t tag) const { return calls_.at(tag); }
@@ -202,6 +203,7 @@ class ScheduleDriver {
   uint64_t next_tag_ = 0;
   uint32_t worker_ = 0;
   bool may_idle_ = false;
+  size_t traffic_class_ = 0;
   std::vector<int64_t> sizes_;  // by tag
   BlockId last_block_ = 0;
   std::unordered_map<uint64_t, CallId> calls_;

@@ -22,6 +22,7 @@ ScheduleOracle::ScheduleOracle(const ScheduleOptions& options, std::chrono::nano
       jitter_(absl::ToChronoNanoseconds(options.profile.timer_jitter)),
       buffer_(BufferOf(options.profile)),
       budget_(options.budget_bytes.value_or(buffer_)),
+      classes_(options.class_count()),
       load_(std::move(load)) {}
 
 void ScheduleOracle::Begin(TimePoint now) {
@@ -45,12 +46,13 @@ void ScheduleOracle::ExpectExpiries() {
 }
 
 void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls, const std::vector<CallId>& ids,
-                               TimePoint deadline, bool ahead) {
+                               TimePoint deadline, bool ahead, size_t traffic_class) {
   Expect(blocks_.empty() || blocks_.rbegin()->first < id, "a block id went back");
   Block& block = blocks_[id];
   block.since = now_;
   block.deadline = deadline;
   block.ahead = ahead;
+  block.traffic_class = traffic_class;
   block.retry = ahead && calls.front().retry;
   int64_t batches = 1;
   if (batched() && !ahead) {
@@ -193,7 +195,7 @@ void ScheduleOracle::GoneFrom(Block& block) {
 }
 
 void ScheduleOracle::GiveTurn() {
-  const std::optional<Waiting> first = FirstWaiting();
+  const std::optional<Waiting> first = FirstWaiting(0);
   const auto has_turn = [](const auto& entry) { return entry.second.has_turn; };
   if (!batched() || !first.has_value() || RoomIsMade() || std::any_of(blocks_.begin(), blocks_.end(), has_turn)) return;
   blocks_.at(first->block).has_turn = true;
@@ -255,11 +257,16 @@ void ScheduleOracle::Remove(std::deque<uint64_t>& tags, uint64_t tag) {
 
 void ScheduleOracle::BudgetSet(int64_t bytes) {
   budget_ = bytes;
-  overtook_at_least_ = 0;
+  for (ClassRecord& record : classes_) record.overtook_at_least = 0;
 }
 
-void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state) {
+void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state,
+                           const std::vector<TrafficClassState>& classes) {
   window_ = state.grant_window;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    classes_[i].window = classes[i].grant_window;
+    classes_[i].least_window = classes[i].least_grant_window;
+  }
   NoteShares();
   bool marked = false;
   for (const Action& action : actions) {
@@ -285,12 +292,12 @@ void ScheduleOracle::Send(const Action& action) {
   const uint64_t tag = action.tag;
   Call& call = calls_.at(tag);
   Block& block = blocks_.at(call.block);
-  const std::optional<Waiting> first = block.ahead ? FirstAhead() : FirstWaiting();
-  if (block.ahead || (!share_fell_ && !OldestMayBeDue())) {
+  const std::optional<Waiting> first = block.ahead ? FirstAhead() : FirstWaiting(block.traffic_class);
+  if (block.ahead || (!share_fell_ && !OldestMayBeDue(block.traffic_class))) {
     Expect(first.has_value() && first->block == call.block, "a block was overtaken");
     Expect(first.has_value() && first->tag == tag, "calls of a block left out of order");
   } else if (!share_fell_ && first.has_value() && first->tag != tag) {
-    const Waiting oldest = *FirstWaiting(true);
+    const Waiting oldest = *FirstWaiting(block.traffic_class, true);
     Expect(oldest.block == call.block || MayBeHeld(oldest), "the oldest block was overtaken");
   }
   Expect(block.ahead || !RoomIsMade(), "a handshake was overtaken");
@@ -318,9 +325,10 @@ void ScheduleOracle::Grant(const Action& action) {
   Call& call = calls_.at(action.tag);
   Expect(!RoomIsMade(), "a handshake was overtaken");
   if (call.phase == Call::kSent) return GrantEarly(action);
-  const bool in_turn = NextTurn() == action.tag || (OldestMayBeDue() && NextTurn(true) == action.tag);
-  Expect(share_fell_ || in_turn, absl::StrCat("call ", action.tag, " was granted out of turn"));
-  if (const std::optional<Waiting> waiting = FirstWaiting(); waiting.has_value() && !batched() && !OldestMayBeDue()) {
+  const size_t traffic_class = ClassOf(call);
+  Expect(share_fell_ || IsNextTurn(action.tag), absl::StrCat("call ", action.tag, " was granted out of turn"));
+  const std::optional<Waiting> waiting = FirstWaiting(traffic_class);
+  if (waiting.has_value() && !batched() && !OldestMayBeDue(traffic_class)) {
     const bool comes_first = PlaceOf(waiting->block) < PlaceOf(call.block) && !call.unwanted;
     Expect(share_fell_ || !comes_first || HeldTooLong(action.tag) || !MustLeave(calls_.at(waiting->tag)),
            "a request of a smaller block was overtaken");
@@ -341,7 +349,7 @@ void ScheduleOracle::GrantEarly(const Action& action) {
   Call& call = calls_.at(action.tag);
   const auto older = [&](const Call& other) {
     return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at && !other.late_worker &&
-           !other.may_idle && !other.unwanted;
+           !other.may_idle && !other.unwanted && ClassOf(other) == ClassOf(call);
   };
   Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
              MayGoEarly(call, action.bytes),
@@ -357,23 +365,53 @@ void ScheduleOracle::GrantEarly(const Action& action) {
 void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
   const Call& call = calls_.at(tag);
   if (blocks_.at(call.block).ahead) return;
-  const std::vector<Turn> turns = OpenTurns();
+  NoteContests(tag, cost);
+  const size_t traffic_class = ClassOf(call);
+  ClassRecord& record = classes_[traffic_class];
+  record.granted += cost;
+  const std::vector<Turn> turns = OpenTurns(traffic_class);
   const Turn* const oldest = OldestTurn(turns);
   const bool overtakes = oldest != nullptr && oldest->tag != tag && calls_.at(oldest->tag).block <= call.block;
-  if (!overtakes || overtaken_ != oldest->tag) overtook_at_least_ = 0;
-  overtaken_ = overtakes ? std::optional(oldest->tag) : std::nullopt;
+  if (!overtakes || record.overtaken != oldest->tag) record.overtook_at_least = 0;
+  record.overtaken = overtakes ? std::optional(oldest->tag) : std::nullopt;
   if (overtakes && !HeldTooLong(tag)) {
-    Expect(share_fell_ || overtook_at_least_ <= budget_, "the oldest response was overtaken too often");
-    overtook_at_least_ += cost;
+    Expect(share_fell_ || record.overtook_at_least <= budget_, "the oldest response was overtaken too often");
+    record.overtook_at_least += cost;
   }
   const auto may_be_overtaken = [&](const auto& entry) {
-    return !entry.second.ahead && entry.first < call.block && !entry.second.waiting.empty();
+    return !entry.second.ahead && entry.first < call.block && !entry.second.waiting.empty() &&
+           entry.second.traffic_class == traffic_class;
   };
   const bool may_overtake = overtakes || std::any_of(blocks_.begin(), blocks_.end(), may_be_overtaken) ||
                             std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) {
-                              return turn.tag != tag && calls_.at(turn.tag).block <= call.block;
+                              const Call& other = calls_.at(turn.tag);
+                              return turn.tag != tag && other.block <= call.block && ClassOf(other) == traffic_class;
                             });
-  overtook_at_most_ = may_overtake ? overtook_at_most_ + cost : 0;
+  record.overtook_at_most = may_overtake ? record.overtook_at_most + cost : 0;
+}
+
+// While two classes both wait for bytes, what they get by weight differs by at most one grant of each.
+void ScheduleOracle::NoteContests(uint64_t tag, int64_t cost) {
+  const size_t traffic_class = ClassOf(calls_.at(tag));
+  const bool out_of_turn = HeldTooLong(tag) || calls_.at(tag).unwanted || share_fell_;
+  classes_[traffic_class].most_cost = std::max(classes_[traffic_class].most_cost, cost);
+  const auto most = [this](size_t of) { return static_cast<double>(classes_[of].most_cost) / WeightOf(of); };
+  for (size_t a = 0; a < classes_.size(); ++a) {
+    for (size_t b = a + 1; b < classes_.size(); ++b) {
+      Contest& contest = contests_[{a, b}];
+      const bool takes_part = traffic_class == a || traffic_class == b;
+      if (!UsesTurn(a) || !UsesTurn(b) || share_fell_ || (takes_part && out_of_turn)) {
+        contest = {};
+      } else if (takes_part) {
+        const double by_weight = static_cast<double>(cost) / WeightOf(traffic_class);
+        contest.lead += traffic_class == a ? by_weight : -by_weight;
+        contest.most = std::max(contest.most, contest.lead);
+        contest.least = std::min(contest.least, contest.lead);
+      }
+      const double range = contest.most - contest.least;
+      Expect(range <= (most(a) + most(b)) * (1 + 1e-9), absl::StrCat("class ", a, " and ", b, " did not share"));
+    }
+  }
 }
 
 // A call waits in the queue if it has a rest and has not stalled.

@@ -20,7 +20,8 @@ namespace sluice {
 
 // A second implementation of the rules of a LinkSchedule, written only from its contract. It uses plain loops, and its
 // own arithmetic for costs, parts, turns, batches, slots and stalls. It takes the window of grants, the number of
-// stragglers and the shares of workers from the schedule, and checks their bounds. Call Begin, then the event, then
+// stragglers and the shares of workers from the schedule, and checks their bounds. It does not compute which class has
+// the turn, but checks that classes which wait at the same time get their parts. Call Begin, then the event, then
 // Apply, then End. There is one for each schedule.
 class ScheduleOracle {
  public:
@@ -51,6 +52,7 @@ class ScheduleOracle {
     TimePoint deadline;
     bool ahead = false;
     bool retry = false;
+    size_t traffic_class = 0;
     bool has_turn = false;         // batches
     std::deque<uint64_t> waiting;  // tags, in the order in which they must leave
     int64_t parked = 0;
@@ -70,7 +72,7 @@ class ScheduleOracle {
   void Begin(TimePoint now);
   // Tags are numbered in the order of submission.
   void Submitted(BlockId id, const std::vector<CallRequest>& calls, const std::vector<CallId>& ids, TimePoint deadline,
-                 bool ahead);
+                 bool ahead, size_t traffic_class = 0);
   void Added(BlockId block, CallId id, const CallRequest& call);
   void Unparked(uint64_t tag);
   void Unsent(uint64_t tag);
@@ -82,8 +84,10 @@ class ScheduleOracle {
   void Cancelled(BlockId id);
   void CallCancelled(uint64_t tag);
   void BudgetSet(int64_t bytes);
-  void Apply(const std::vector<Action>& actions, const ScheduleState& state);
+  void Apply(const std::vector<Action>& actions, const ScheduleState& state,
+             const std::vector<TrafficClassState>& classes);
   void End(const ScheduleState& state, TimePoint next_timer);
+  void CheckClasses(const std::vector<TrafficClassState>& classes);
 
   // Returns the first failure, or an empty string.
   const std::string& failure() const { return failure_; }
@@ -100,6 +104,7 @@ class ScheduleOracle {
   int64_t UncountedBytes() const;  // the part that slow workers hold beyond a third of the budget
   bool AnyStalled() const;
   int64_t BufferBytes(int64_t payload_bytes) const;  // cost of a burst in the buffer
+  int64_t WaitingCalls(size_t traffic_class) const;  // including parked ones
 
  private:
   // A response that waits for a grant. turns_ is in the order in which they began to wait.
@@ -110,6 +115,24 @@ class ScheduleOracle {
   };
   // The place of a block among all blocks.
   using Place = std::pair<int, BlockId>;
+
+  // What two classes got while both waited at each grant, as a difference of bytes by weight.
+  struct Contest {
+    double lead = 0;
+    double most = 0;
+    double least = 0;
+  };
+  struct ClassRecord {
+    // Bytes that overtook the oldest call: the least and the most that the schedule may count. It does not look at full
+    // workers at the same moments.
+    int64_t overtook_at_least = 0;
+    int64_t overtook_at_most = 0;
+    std::optional<uint64_t> overtaken;  // the oldest turn, for overtook_at_least
+    int64_t most_cost = 0;              // of one grant
+    int64_t window = 0;                 // alone, and while all classes have traffic
+    int64_t least_window = 0;
+    int64_t granted = 0;  // cost
+  };
 
   // Record the aborts and ends that must follow without an admission.
   void ExpectAbort(uint64_t tag);
@@ -124,6 +147,7 @@ class ScheduleOracle {
   void ObserveHeaders(Call& call);
   void Wait(uint64_t tag);
   void NoteGranted(uint64_t tag, int64_t cost);
+  void NoteContests(uint64_t tag, int64_t cost);
   void StopWaiting(uint64_t tag);
   void GoneFrom(Block& block);
   void GiveTurn();
@@ -132,6 +156,7 @@ class ScheduleOracle {
   void Expect(bool holds, const std::string& what);
   void CheckBatch(const Call& call, Block& block);
   void CheckIdle();
+  void CheckIdleClasses();
   void CheckWaiting();
   void CheckState(const ScheduleState& state);
   void CheckWindow(const ScheduleState& state);
@@ -149,29 +174,39 @@ class ScheduleOracle {
     uint64_t tag = 0;
   };
   std::optional<Waiting> FirstAhead() const;  // of the handshakes
-  // Of other blocks, without calls of full workers: the first one, or the first one of the oldest block.
-  std::optional<Waiting> FirstWaiting(bool oldest = false) const;
+  // Of other blocks of the class, without calls of full workers: the first one, or the first one of the oldest block.
+  std::optional<Waiting> FirstWaiting(size_t traffic_class, bool oldest = false) const;
+  bool AnyWaiting() const;
   bool HandshakeHasShare(const Call& call) const;
   bool HandshakeFits(const Call& call) const;
-  bool RoomIsMade() const;  // for a handshake, so no other call is admitted
-  std::optional<uint64_t> NextTurn(bool oldest = false) const;
+  bool RoomIsMade() const;                      // for a handshake, so no other call is admitted
+  std::optional<uint64_t> LongestTurn() const;  // of open workers, wanted or not
+  std::optional<uint64_t> NextTurn(size_t traffic_class, bool oldest = false) const;
+  bool IsNextTurn(uint64_t tag) const;
+  bool AnyTurn() const { return LongestTurn().has_value(); }
+  // Returns nullopt if the class has no turn, or its next call is not certain.
+  std::optional<bool> NextTurnFits(size_t traffic_class) const;
+  std::optional<bool> NextRequestMustLeave(size_t traffic_class) const;
   // Returns whether a call may be held although its worker has room: another call of the worker comes first by size.
   bool MayBeHeld(const Waiting& waiting) const;
-  // Returns whether the schedule may count a budget of bytes that overtook the oldest call, which is then due.
-  bool OldestMayBeDue() const { return overtook_at_most_ >= budget_; }
+  // Returns whether the schedule may count a budget of bytes that overtook the oldest call of the class, which is then
+  // due.
+  bool OldestMayBeDue(size_t traffic_class) const { return classes_[traffic_class].overtook_at_most >= budget_; }
   bool MayOvertake(const Call& call, bool oldest = false) const;
   bool MayOvertakeByEitherRule(const Call& call) const {
-    return MayOvertake(call) || (OldestMayBeDue() && MayOvertake(call, true));
+    return MayOvertake(call) || (OldestMayBeDue(ClassOf(call)) && MayOvertake(call, true));
   }
   bool MustOvertake(const Call& call) const {
-    return MayOvertake(call) && (!OldestMayBeDue() || MayOvertake(call, true));
+    return MayOvertake(call) && (!OldestMayBeDue(ClassOf(call)) || MayOvertake(call, true));
   }
+  // Returns whether a response of another class is ready. It may then be the turn of that class.
+  bool OtherClassHasTurn(const Call& call) const { return OpenTurns().size() > OpenTurns(ClassOf(call)).size(); }
   bool Ranked() const { return options_.shortest_first && (granting() || options_.policy == SchedulePolicy::kRolling); }
   static int RankOf(int64_t bytes);
   int64_t RemainingBytes(BlockId id) const;
   int RankOfBlock(BlockId id) const;
   Place PlaceOf(BlockId id) const { return {RankOfBlock(id), id}; }
-  std::vector<Turn> OpenTurns() const;  // wanted
+  std::vector<Turn> OpenTurns(std::optional<size_t> traffic_class = {}) const;  // wanted; default: of all classes
   const Turn* OldestTurn(const std::vector<Turn>& turns) const;
   bool MayGrant(const Call& call, int64_t bytes) const;
   bool MayGoEarly(const Call& call, int64_t bytes) const;
@@ -186,6 +221,17 @@ class ScheduleOracle {
   bool HeldTooLong(uint64_t tag) const;
   bool MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const;
   bool MustLeave(const Call& call) const;
+
+  size_t ClassOf(const Call& call) const { return blocks_.at(call.block).traffic_class; }
+  double WeightOf(size_t traffic_class) const {
+    return options_.classes.empty() ? 1 : options_.classes[traffic_class].weight;
+  }
+  bool UsesTurn(size_t traffic_class) const {  // it waits for bytes
+    return !OpenTurns(traffic_class).empty() || (!granting() && FirstWaiting(traffic_class).has_value());
+  }
+  // The calls in the window of a class.
+  int64_t UngrantedOf(size_t traffic_class) const;
+  bool WindowIsOpen(const Call& call, int64_t stock) const;
 
   // The workers.
   bool Bounded(const Call& call) const {
@@ -239,11 +285,8 @@ class ScheduleOracle {
   std::map<BlockId, Block> blocks_;
   std::vector<Turn> turns_;
   int64_t messages_ = 0;
-  // Bytes that overtook the oldest call: the least and the most that the schedule may count. It does not look at full
-  // workers at the same moments.
-  int64_t overtook_at_least_ = 0;
-  int64_t overtook_at_most_ = 0;
-  std::optional<uint64_t> overtaken_;  // the oldest turn, for overtook_at_least_
+  std::vector<ClassRecord> classes_;
+  std::map<std::pair<size_t, size_t>, Contest> contests_;
   const std::function<WorkerLoad(uint32_t)> load_;
   std::map<uint32_t, double> shares_;         // after the last event, in parts of the budget
   std::map<uint32_t, TimePoint> owed_since_;  // by worker that owes

@@ -100,18 +100,50 @@ void ScheduleOracle::CheckIdle() {
     Expect(!HandshakeHasShare(call) || !HandshakeFits(call), "a handshake waits for nothing");
   }
   if (RoomIsMade()) return;
-  if (const std::optional<uint64_t> tag = NextTurn(); tag.has_value() && (!OldestMayBeDue() || tag == NextTurn(true))) {
-    const Call& call = calls_.at(*tag);
+  if (const std::optional<uint64_t> longest = LongestTurn();
+      longest.has_value() && (HeldTooLong(*longest) || OpenTurns().empty())) {
+    const Call& call = calls_.at(*longest);
     Expect(!MayGrant(call, PartOf(Rest(call), call)), "an answer waits for nothing");
   }
-  const std::optional<Waiting> first = FirstWaiting();
-  if (!first.has_value()) return;
-  if (OldestMayBeDue() && (FirstWaiting(true)->tag != first->tag || MayBeHeld(*first))) return;
+  CheckIdleClasses();
+}
+
+// One class has the turn, and its next call does not fit. With grants, requests of other classes need not wait for it.
+void ScheduleOracle::CheckIdleClasses() {
+  const std::optional<uint64_t> longest = LongestTurn();
+  const bool in_turn = !longest.has_value() || !HeldTooLong(*longest);
+  bool any = false;
+  bool all_could_go = true;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const std::optional<bool> request_leaves = NextRequestMustLeave(i);
+    if (granting() || batched() || !limited()) Expect(!request_leaves.value_or(false), "a call waits for nothing");
+    if (!UsesTurn(i)) continue;
+    any = true;
+    const bool response_goes = in_turn && NextTurnFits(i).value_or(false);
+    const bool request_goes = !granting() && !batched() && request_leaves.value_or(false);
+    all_could_go = all_could_go && (response_goes || request_goes);
+  }
+  Expect(!any || !all_could_go, "each class waits for nothing");
+}
+
+std::optional<bool> ScheduleOracle::NextTurnFits(size_t traffic_class) const {
+  const std::optional<uint64_t> tag = NextTurn(traffic_class);
+  const bool certain = !OldestMayBeDue(traffic_class) || tag == NextTurn(traffic_class, true);
+  if (!tag.has_value() || !certain) return std::nullopt;
+  const Call& call = calls_.at(*tag);
+  return MayGrant(call, PartOf(Rest(call), call));
+}
+
+std::optional<bool> ScheduleOracle::NextRequestMustLeave(size_t traffic_class) const {
+  const std::optional<Waiting> first = FirstWaiting(traffic_class);
+  if (!first.has_value()) return std::nullopt;
+  const bool certain =
+      !OldestMayBeDue(traffic_class) || (FirstWaiting(traffic_class, true)->tag == first->tag && !MayBeHeld(*first));
+  if (!certain) return std::nullopt;
   const Call& head = calls_.at(first->tag);
-  if (!MustLeave(head)) return;
   const Block& block = blocks_.at(first->block);
   const bool not_its_slot = head.batch != block.last_batch && now_ < block.latest_slot;
-  Expect(batched() && (!block.has_turn || not_its_slot), "a call waits for nothing");
+  return MustLeave(head) && !(batched() && (!block.has_turn || not_its_slot));
 }
 
 void ScheduleOracle::CheckState(const ScheduleState& state) {
@@ -130,6 +162,17 @@ void ScheduleOracle::CheckState(const ScheduleState& state) {
   Expect(state.in_flight_bytes == InFlightBytes(),
          absl::StrCat("in_flight_bytes ", state.in_flight_bytes, " instead of ", InFlightBytes()));
   CheckWindow(state);
+}
+
+void ScheduleOracle::CheckClasses(const std::vector<TrafficClassState>& classes) {
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    Expect(classes[i].waiting_calls == WaitingCalls(i), "the waiting calls of a class");
+    Expect(classes[i].granted_bytes == classes_[i].granted, "the granted bytes of a class");
+    if (!granting()) continue;
+    const int64_t least = std::min<int64_t>(std::max<int64_t>(budget_ / HeaderCost() / 3, 1), 4);
+    Expect(classes[i].least_grant_window >= least, "a class has no window");
+    Expect(classes[i].grant_window >= classes[i].least_grant_window, "a class has less of the link alone");
+  }
 }
 
 void ScheduleOracle::CheckWindow(const ScheduleState& state) {
@@ -158,10 +201,12 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
   }
   Expect(next_timer <= latest, "the timer misses a deadline, a stall or a drained call");
   const int64_t young = YoungHeaderBytes();
-  const bool for_stragglers = granting() && young > 0 && (!NextTurn().has_value() ? waits : Alone());
-  const bool for_late = NextTurn().has_value() || FirstAhead().has_value() || FirstWaiting().has_value();
+  const bool for_stragglers = granting() && young > 0 && (!AnyTurn() ? waits : Alone());
+  const bool for_late = AnyTurn() || FirstAhead().has_value() || AnyWaiting();
   Expect(!for_stragglers || !for_late || next_timer < TimePoint::max(), "the timer misses the stragglers");
-  if (const std::optional<Waiting> first = FirstWaiting(); granting() && first.has_value() && !OldestMayBeDue()) {
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const std::optional<Waiting> first = FirstWaiting(i);
+    if (!granting() || !first.has_value() || OldestMayBeDue(i)) continue;
     const TimePoint until = blocks_.at(first->block).since + DrainTime();
     Expect(!MustWaitForRoom(calls_.at(first->tag)) || next_timer <= until,
            "the timer misses a call that waits for room");
@@ -175,7 +220,7 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
 
 // Returns the block whose next batch may still wait for its slot, or null.
 const ScheduleOracle::Block* ScheduleOracle::WaitsForSlot() const {
-  if (!batched() || !FirstWaiting().has_value()) return nullptr;
+  if (!batched() || !AnyWaiting()) return nullptr;
   for (const auto& [id, block] : blocks_) {
     if (block.ahead || block.waiting.empty() || block.last_batch < 0) continue;
     const bool opens_slot = calls_.at(block.waiting.front()).batch != block.last_batch;

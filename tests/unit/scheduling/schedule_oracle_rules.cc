@@ -191,10 +191,10 @@ int ScheduleOracle::RankOfBlock(BlockId id) const {
   return Ranked() && !blocks_.at(id).ahead ? RankOf(RemainingBytes(id)) : 0;
 }
 
-std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting(bool oldest) const {
+std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting(size_t traffic_class, bool oldest) const {
   std::optional<Waiting> first;
   for (const auto& [id, block] : blocks_) {
-    if (block.ahead || block.waiting.empty()) continue;
+    if (block.ahead || block.waiting.empty() || block.traffic_class != traffic_class) continue;
     const bool earlier = !first.has_value() || (!oldest && PlaceOf(id) < PlaceOf(first->block));
     if (!earlier && !block.has_turn) continue;
     const auto next =
@@ -202,6 +202,21 @@ std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting(bool oldest)
     if (next != block.waiting.end()) first = Waiting{.block = id, .tag = *next};
   }
   return first;
+}
+
+bool ScheduleOracle::AnyWaiting() const {
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    if (FirstWaiting(i).has_value()) return true;
+  }
+  return false;
+}
+
+int64_t ScheduleOracle::WaitingCalls(size_t traffic_class) const {
+  int64_t calls = 0;
+  for (const auto& [id, block] : blocks_) {
+    if (block.traffic_class == traffic_class && !block.ahead) calls += std::ssize(block.waiting) + block.parked;
+  }
+  return calls;
 }
 
 bool ScheduleOracle::MayBeHeld(const Waiting& waiting) const {
@@ -233,11 +248,12 @@ void ScheduleOracle::NoteLateWorkers() {
   }
 }
 
-std::vector<ScheduleOracle::Turn> ScheduleOracle::OpenTurns() const {
+std::vector<ScheduleOracle::Turn> ScheduleOracle::OpenTurns(std::optional<size_t> traffic_class) const {
   std::vector<Turn> turns;
   for (const Turn& turn : turns_) {
     const Call& call = calls_.at(turn.tag);
-    if (Open(call) && !call.unwanted) turns.push_back(turn);
+    const bool of_class = ClassOf(call) == traffic_class.value_or(ClassOf(call));
+    if (of_class && Open(call) && !call.unwanted) turns.push_back(turn);
   }
   return turns;
 }
@@ -252,9 +268,9 @@ const ScheduleOracle::Turn* ScheduleOracle::OldestTurn(const std::vector<Turn>& 
   return oldest == turns.end() ? nullptr : &*oldest;
 }
 
-// A request overtakes no response of a block that comes before its own, and none of its own block.
+// A request overtakes no response of a block of its class that comes before its own, and none of its own block.
 bool ScheduleOracle::MayOvertake(const Call& call, bool oldest) const {
-  const std::vector<Turn> turns = OpenTurns();
+  const std::vector<Turn> turns = OpenTurns(ClassOf(call));
   return std::none_of(turns.begin(), turns.end(), [&](const Turn& turn) {
     const BlockId block = calls_.at(turn.tag).block;
     return oldest ? block <= call.block : PlaceOf(block) <= PlaceOf(call.block);
@@ -267,13 +283,23 @@ bool ScheduleOracle::HeldTooLong(uint64_t tag) const {
   return turn != turns_.end() && turn->since + std::chrono::seconds(3) <= now_;
 }
 
-std::optional<uint64_t> ScheduleOracle::NextTurn(bool oldest) const {
+std::optional<uint64_t> ScheduleOracle::LongestTurn() const {
   const auto longest =
       std::find_if(turns_.begin(), turns_.end(), [this](const Turn& turn) { return Open(calls_.at(turn.tag)); });
-  if (longest == turns_.end()) return std::nullopt;
-  if (HeldTooLong(longest->tag)) return longest->tag;
-  const std::vector<Turn> turns = OpenTurns();
-  if (turns.empty()) return longest->tag;
+  return longest == turns_.end() ? std::nullopt : std::optional(longest->tag);
+}
+
+// A response that was held for too long precedes all classes, and an unwanted one follows them.
+bool ScheduleOracle::IsNextTurn(uint64_t tag) const {
+  const std::optional<uint64_t> longest = LongestTurn();
+  if (longest.has_value() && (HeldTooLong(*longest) || OpenTurns().empty())) return tag == *longest;
+  const size_t traffic_class = ClassOf(calls_.at(tag));
+  return NextTurn(traffic_class) == tag || (OldestMayBeDue(traffic_class) && NextTurn(traffic_class, true) == tag);
+}
+
+std::optional<uint64_t> ScheduleOracle::NextTurn(size_t traffic_class, bool oldest) const {
+  const std::vector<Turn> turns = OpenTurns(traffic_class);
+  if (turns.empty()) return std::nullopt;
   if (oldest) return OldestTurn(turns)->tag;
   const auto place = [this](const Turn& turn) {
     const Call& call = calls_.at(turn.tag);
@@ -319,42 +345,61 @@ bool ScheduleOracle::MayWaitForRoom(const Call& call) const {
 }
 
 bool ScheduleOracle::MustWaitForRoom(const Call& call) const {
-  return Open(call) && !Slow(call) && MustOvertake(call) && MayWaitForRoom(call);
+  return Open(call) && !Slow(call) && MustOvertake(call) && !OtherClassHasTurn(call) && MayWaitForRoom(call);
 }
 
-// Only the schedule decides whether workers are fast enough for early bytes in other cases.
+// Only the schedule decides whether workers are fast enough for early bytes in other cases, and which class is next.
 bool ScheduleOracle::MustGoEarly(const Call& call) const {
   const bool fast = Open(call) && !Slow(call);  // after a share has fallen, MayGoEarly does not ask
-  return fast && AskedUpTo(call) <= budget_ / 3 && MustOvertake(call) && MayGoEarly(call, PartOf(call.expected));
+  return fast && !OtherClassHasTurn(call) && AskedUpTo(call) <= budget_ / 3 && MustOvertake(call) &&
+         MayGoEarly(call, PartOf(call.expected));
 }
 
-// Returns what is still to come of all blocks that are not larger.
+// Returns what is still to come of all blocks of the class that are not larger.
 int64_t ScheduleOracle::AskedUpTo(const Call& call) const {
   const int rank = RankOfBlock(call.block);
   int64_t bytes = 0;
-  for (const auto& [id, block] : blocks_) bytes += RankOfBlock(id) <= rank ? RemainingBytes(id) : 0;
+  for (const auto& [id, block] : blocks_) {
+    if (block.traffic_class == ClassOf(call) && RankOfBlock(id) <= rank) bytes += RemainingBytes(id);
+  }
   return bytes;
+}
+
+int64_t ScheduleOracle::UngrantedOf(size_t traffic_class) const {
+  return std::count_if(calls_.begin(), calls_.end(), [&](const Call& call) {
+    const bool young = call.phase == Call::kSent && !call.straggles;
+    return (young || (call.phase == Call::kReady && Open(call))) && ClassOf(call) == traffic_class;
+  });
+}
+
+// All classes together fill less than one window, or the class has not its part: of all its calls, or of the calls of
+// blocks that are not larger. Each window is smaller by the stock.
+bool ScheduleOracle::WindowIsOpen(const Call& call, int64_t stock) const {
+  double full = 0;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const int64_t window = std::max<int64_t>(classes_[i].window - stock, 1);
+    full += static_cast<double>(UngrantedOf(i)) / static_cast<double>(window);
+  }
+  const int rank = RankOfBlock(call.block);
+  const int64_t not_larger = std::count_if(calls_.begin(), calls_.end(), [&](const Call& other) {
+    return (other.phase == Call::kSent || other.phase == Call::kReady) && RankOfBlock(other.block) <= rank &&
+           ClassOf(other) == ClassOf(call);
+  });
+  const int64_t ungranted = std::min(UngrantedOf(ClassOf(call)), not_larger);
+  return full < 1 || ungranted < std::max<int64_t>(classes_[ClassOf(call)].least_window - stock, 1);
 }
 
 // The window is open, and the headers fit in addition to the granted bytes; or only silent workers are out.
 bool ScheduleOracle::MayAsk(const Call& call) const {
-  if (NextTurn().has_value() && Alone()) return false;
-  const int64_t young = YoungHeaderBytes() / HeaderCost();
-  if (young == 0 && Alone()) return true;
-  const auto ready = std::count_if(calls_.begin(), calls_.end(),
-                                   [this](const Call& call) { return call.phase == Call::kReady && Open(call); });
-  const int rank = RankOfBlock(call.block);
-  const auto ungranted = std::count_if(calls_.begin(), calls_.end(), [&](const Call& other) {
-    return (other.phase == Call::kSent || other.phase == Call::kReady) && RankOfBlock(other.block) <= rank;
-  });
-  return std::min(young + ready, ungranted) < window_ && Fits(HeaderBytes() + HeaderCost());
+  if (AnyTurn() && Alone()) return false;
+  if (YoungHeaderBytes() == 0 && Alone()) return true;
+  return WindowIsOpen(call, 0) && Fits(HeaderBytes() + HeaderCost());
 }
 
 // While no response is ready or granted, the requests in stock may wait.
 bool ScheduleOracle::MustAsk(const Call& call) const {
   constexpr int64_t kStock = 4;
-  const int64_t young = YoungHeaderBytes() / HeaderCost();
-  return MayAsk(call) && (!Alone() || young == 0 || young + kStock < window_);
+  return MayAsk(call) && (!Alone() || YoungHeaderBytes() == 0 || WindowIsOpen(call, kStock));
 }
 
 bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const {

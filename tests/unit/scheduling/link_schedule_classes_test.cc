@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/scheduling/grants_options.h"
+#include "tests/unit/scheduling/port_simulation.h"
+#include "tests/unit/scheduling/schedule_driver.h"
+
+// Tests the classes of traffic: that they share the link by weight, and cost each other nothing else.
+namespace sluice::testing {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr size_t kQueries = 0;
+constexpr size_t kScan = 1;
+constexpr double kQueriesWeight = 3;
+
+ScheduleOptions WithTwoClasses(ScheduleOptions options) {
+  options.classes = {{.name = "queries", .weight = kQueriesWeight}, {.name = "scan", .weight = 1}};
+  return options;
+}
+
+ScheduleOptions TestPortOptions(SchedulePolicy policy) {
+  return {.profile = TestPort(), .policy = policy, .budget_bytes = {}};
+}
+
+// Returns responses of equal size that are 8 MB together: more than the link delivers in these tests.
+std::vector<PortSimulation::Response> Backlog(int64_t bytes, nanoseconds think, uint32_t first_worker) {
+  std::vector<PortSimulation::Response> responses(
+      static_cast<size_t>((8 << 20) / bytes),
+      PortSimulation::Response{.bytes = bytes, .expected_bytes = bytes, .think = think});
+  for (size_t i = 0; i < responses.size(); ++i) responses[i].worker = first_worker + static_cast<uint32_t>(i % 500);
+  return responses;
+}
+
+// What both classes are granted from one time to another.
+struct Granted {
+  double queries = 0;
+  double scan = 0;
+  double both() const { return queries + scan; }
+};
+Granted GrantedBetween(PortSimulation& simulation, TimePoint from, TimePoint to) {
+  const auto granted = [&](size_t traffic_class) {
+    return static_cast<double>(simulation.schedule().ClassState(traffic_class).granted_bytes);
+  };
+  simulation.RunUntil(from);
+  const Granted before{granted(kQueries), granted(kScan)};
+  simulation.RunUntil(to);
+  return {granted(kQueries) - before.queries, granted(kScan) - before.scan};
+}
+
+// Units of the budget that the port can take.
+double LinkBytes(nanoseconds time) {
+  return TestPort().capacity_bytes_per_second * std::chrono::duration<double>(time).count();
+}
+
+class ClassesTest : public ::testing::TestWithParam<SchedulePolicy> {};
+INSTANTIATE_TEST_SUITE_P(In, ClassesTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& policy) { return std::string(SchedulePolicyName(policy.param)); });
+
+TEST_P(ClassesTest, ShareTheLinkByWeightWhateverTheirBlocks) {
+  for (const nanoseconds think : {nanoseconds(0), nanoseconds(2ms)}) {
+    for (const auto& [queries_bytes, scan_bytes] :
+         {std::pair(10'240, 10'240), std::pair(1024, 1 << 20), std::pair(1 << 20, 1024), std::pair(1024, 10'240)}) {
+      PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
+      simulation.Submit(At(0ms), Backlog(queries_bytes, think, 1), kQueries);
+      simulation.Submit(At(0ms), Backlog(scan_bytes, think, 501), kScan);
+      const Granted granted = GrantedBetween(simulation, At(50ms), At(400ms));
+      EXPECT_NEAR(granted.queries / granted.scan, kQueriesWeight, 0.05 * kQueriesWeight)
+          << queries_bytes << " " << scan_bytes << " " << think.count();
+      EXPECT_EQ(simulation.drops(), 0);
+    }
+  }
+}
+
+TEST_P(ClassesTest, ManySmallBlocksGetNoMoreThanOneLargeOne) {
+  PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
+  simulation.Submit(At(0ms), Backlog(1 << 20, 0ms, 501), kScan);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<PortSimulation::Response> block = Backlog(10'240, 0ms, 1);
+    block.resize(4);
+    simulation.Submit(At(0ms), block, kQueries);
+  }
+  const Granted granted = GrantedBetween(simulation, At(50ms), At(400ms));
+  EXPECT_NEAR(granted.queries / granted.scan, kQueriesWeight, 0.05 * kQueriesWeight);
+}
+
+TEST_P(ClassesTest, AClassWithoutTrafficLeavesTheLinkToTheOther) {
+  for (const size_t busy : {kQueries, kScan}) {
+    PortSimulation alone(TestPortOptions(GetParam()));
+    PortSimulation classes(WithTwoClasses(TestPortOptions(GetParam())));
+    const size_t expected = alone.Submit(At(0ms), Backlog(10'240, 0ms, 1));
+    const size_t block = classes.Submit(At(0ms), Backlog(10'240, 0ms, 1), busy);
+    EXPECT_EQ(classes.Await(block), alone.Await(expected));
+  }
+}
+
+TEST_P(ClassesTest, AClassThatWasIdleHasSavedUpNothing) {
+  PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
+  simulation.Submit(At(0ms), Backlog(10'240, 0ms, 501), kScan);
+  simulation.Submit(At(200ms), Backlog(10'240, 0ms, 1), kQueries);
+  const Granted granted = GrantedBetween(simulation, At(220ms), At(300ms));
+  EXPECT_NEAR(granted.queries / granted.scan, kQueriesWeight, 0.1 * kQueriesWeight);
+}
+
+TEST_P(ClassesTest, ASlowWorkerOfOneClassCostsTheOtherNothing) {
+  for (const size_t slow : {kQueries, kScan}) {
+    PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
+    std::vector<PortSimulation::Response> responses = Backlog(10'240, 0ms, 501);
+    for (PortSimulation::Response& response : responses) {
+      response.worker = 501;
+      response.byte_time = nanoseconds(8000);  // 1 Mbit/s
+    }
+    simulation.Submit(At(0ms), responses, slow);
+    simulation.Submit(At(0ms), Backlog(10'240, 0ms, 1), slow == kQueries ? kScan : kQueries);
+    const Granted granted = GrantedBetween(simulation, At(100ms), At(400ms));
+    const double healthy = slow == kQueries ? granted.scan : granted.queries;
+    EXPECT_GT(healthy, 0.93 * LinkBytes(300ms)) << slow;
+    EXPECT_GT(granted.both() - healthy, 0) << slow;
+  }
+}
+
+// GrantsOptions: a byte takes a microsecond, and the budget is 10,000.
+TEST(ClassesOrderTest, NoClassOvertakesAResponseWhoseTurnItIs) {
+  ScheduleDriver link(WithTwoClasses(GrantsOptions()));
+  link.Submit(At(0ms), {3000, 3000, 3000, 3000});
+  link.set_traffic_class(kScan);
+  link.Submit(At(0ms), {100, 3000, 3000});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 3000), ElementsAre("grant 0 3000"));
+  EXPECT_THAT(link.Ready(At(20ms), 5, 3000), ElementsAre("grant 5 3000"));
+  EXPECT_THAT(link.Ready(At(20ms), 1, 3000), IsEmpty());
+  EXPECT_THAT(link.Ready(At(20ms), 4, 100), IsEmpty()) << "would fit, but it is the turn of the queries";
+  EXPECT_THAT(link.Receive(At(21ms), 5, 3000), ElementsAre("grant 1 3000", "grant 4 100"));
+}
+
+TEST(ClassesOrderTest, AResponseThatWasHeldForTooLongPrecedesAllClasses) {
+  ScheduleOptions options = WithTwoClasses(GrantsOptions());
+  options.stall_timeout = absl::Seconds(10);
+  options.classes[kScan].weight = 0.001;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {3000, 3000, 3000, 3000, 3000});
+  link.set_traffic_class(kScan);
+  link.Submit(At(0ms), {3000, 3000, 3000});
+  for (uint64_t tag = 5; tag < 8; ++tag) link.Ready(At(20ms), tag, 3000);
+  for (uint64_t tag = 0; tag < 5; ++tag) link.Ready(At(21ms), tag, 3000);
+  EXPECT_THAT(link.Receive(At(22ms), 5, 3000), ElementsAre("grant 0 3000"));
+  EXPECT_THAT(link.Receive(At(22ms), 6, 3000), ElementsAre("grant 1 3000"));
+  EXPECT_THAT(link.Receive(At(3s), 0, 3000), ElementsAre("grant 2 3000"));
+  EXPECT_THAT(link.Receive(At(3s + 20ms), 1, 3000), ElementsAre("grant 7 3000"));
+}
+
+TEST(ClassesOrderTest, AClassKeepsItsPartOfTheWindow) {
+  ScheduleDriver link(WithTwoClasses(GrantsOptions()));
+  link.set_traffic_class(kScan);
+  link.Submit(At(0ms), std::vector<int64_t>(40, 4000));
+  link.Ready(At(20ms), 0, 4000);
+  ASSERT_GE(link.state().ungranted_calls, link.state().grant_window);
+  const int64_t waiting = link.state().waiting_calls;
+  link.set_traffic_class(kQueries);
+  EXPECT_THAT(link.Submit(At(21ms), {4000}), ElementsAre("send 40"));
+  EXPECT_EQ(link.state().waiting_calls, waiting);
+}
+
+std::string Refusal(const ScheduleOptions& options) {
+  const absl::Status status = options.Validate();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(ClassesOptionsTest, BoundsAreChecked) {
+  const ScheduleOptions valid = WithTwoClasses(GrantsOptions());
+  EXPECT_TRUE(valid.Validate().ok());
+  ScheduleOptions options = valid;
+  options.classes[0].weight = 0;
+  EXPECT_THAT(Refusal(options), HasSubstr("classes: \"queries\": weight: 0 is outside of 0.001 to 1000"));
+  options = valid;
+  options.classes[1].name = "queries";
+  EXPECT_THAT(Refusal(options), HasSubstr("two classes have this name"));
+  options.classes[1].name = "";
+  EXPECT_THAT(Refusal(options), HasSubstr("a name is empty"));
+  options = valid;
+  options.classes.resize(17);
+  EXPECT_THAT(Refusal(options), HasSubstr("classes: 17 are more than 16"));
+  options = valid;
+  options.policy = SchedulePolicy::kBatches;
+  EXPECT_THAT(Refusal(options), HasSubstr("the policy batches does not share the link; use grants or rolling"));
+}
+
+TEST(ClassesOptionsTest, WeightsMayChangeAndNamesMayNot) {
+  ScheduleOptions options = WithTwoClasses(GrantsOptions());
+  ScheduleDriver link(options);
+  options.classes[kScan].weight = 7;
+  EXPECT_THAT(link.Reconfigure(At(0ms), options), IsEmpty());
+  EXPECT_EQ(link.schedule().options().classes[kScan].weight, 7);
+  options.classes.pop_back();
+  std::vector<Action> actions;
+  const absl::Status status = link.schedule().Reconfigure(At(0ms), options, actions);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("classes: queries cannot take the place of queries, scan"));
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -35,6 +35,12 @@ LinkGauges GaugesOf(LinkLoop& loop) {
                     .grant_window = state.grant_window,
                     .budget_bytes = state.budget_bytes,
                     .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second};
+  for (size_t i = 0; i < options.classes.size(); ++i) {
+    const TrafficClassState traffic_class = loop.schedule().ClassState(i);
+    gauges.classes.push_back({.name = options.classes[i].name,
+                              .queued_calls = traffic_class.waiting_calls,
+                              .received_bytes = traffic_class.received_bytes});
+  }
   gauges.callback_bytes = loop.callback_memory().waiting_bytes();
   const WorkerTable::Reach reach = loop.worker_table().CountReached();
   gauges.workers_wanted = reach.wanted;

@@ -47,11 +47,12 @@ ScheduledStream& LinkLoop::Take(std::unique_ptr<ScheduledStream> call) {
   return *calls_.back();
 }
 
-absl::Status LinkLoop::Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block) {
+absl::Status LinkLoop::Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block,
+                              size_t traffic_class) {
   std::vector<CallRequest> requests;
   requests.reserve(calls.size());
   for (ScheduledStream* call : calls) requests.push_back(call->Request());
-  const absl::Status status = schedule_run_.Submit(requests, deadline, block);
+  const absl::Status status = schedule_run_.Submit(requests, deadline, block, traffic_class);
   if (!status.ok()) {
     if (absl::IsResourceExhausted(status)) metrics_.CountQueueRefusals(QueueRefusal::kFull, calls.size());
     for (ScheduledStream* call : calls) Forget(*call);

@@ -40,7 +40,8 @@ class LinkLoop {
   ScheduledStream& Take(std::unique_ptr<ScheduledStream> call);
   // As in LinkSchedule. After an error the calls are gone, without an OnStreamOver. `block` is set before the first
   // event.
-  absl::Status Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block);
+  absl::Status Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block,
+                      size_t traffic_class = 0);
   absl::Status Add(BlockId block, ScheduledStream& call);
   // The user still gets OnStreamOver, with `why`, within this call or later.
   void CancelCall(ScheduledStream& call, const absl::Status& why);

@@ -35,6 +35,21 @@ prometheus::MetricFamily NamedFaults(const LinkGauges& now) {
   return family;
 }
 
+void AddClasses(const LinkGauges& now, std::vector<prometheus::MetricFamily>& families) {
+  if (now.classes.empty()) return;
+  std::vector<LabelledValue> queued_calls;
+  std::vector<LabelledValue> received_bytes;
+  for (const LinkGauges::Class& traffic_class : now.classes) {
+    queued_calls.emplace_back(traffic_class.name, traffic_class.queued_calls);
+    received_bytes.emplace_back(traffic_class.name, traffic_class.received_bytes);
+  }
+  families.push_back(MakeFamily(prometheus::MetricType::Gauge, "sluice_class_queued_calls",
+                                "Calls that wait to be sent, by class of traffic.", "class", queued_calls));
+  families.push_back(MakeFamily(prometheus::MetricType::Counter, "sluice_class_received_bytes_total",
+                                "Bytes of responses that arrived over the link, headers included, by class of traffic.",
+                                "class", received_bytes));
+}
+
 }  // namespace
 
 LinkMetrics::LinkMetrics(prometheus::Registry& registry)
@@ -135,6 +150,7 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
                              "1: the budget is a lease of a link that several processes share; 0: no daemon leases it.",
                              static_cast<int>(*now.leased)));
   }
+  AddClasses(now, families);
   families.push_back(FaultyWorkers(now));
   if (!now.worker_faults.empty()) families.push_back(NamedFaults(now));
   if (now.connections > 0) {

@@ -52,6 +52,13 @@ struct LinkGauges {
   int64_t budget_ceiling_bytes = 0;  // 0 if no ceiling is remembered
   std::optional<bool> leased;        // whether the budget is a lease now; empty if the link is not shared
 
+  struct Class {
+    std::string name;
+    int64_t queued_calls = 0;
+    int64_t received_bytes = 0;
+  };
+  std::vector<Class> classes;  // empty: the link has one class
+
   int64_t callback_bytes = 0;  // responses that wait for the application's merge
 
   int64_t workers_wanted = 0;

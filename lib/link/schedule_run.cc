@@ -52,10 +52,11 @@ absl::Status ScheduleRun::Try(Event event) {
   return status;
 }
 
-absl::Status ScheduleRun::Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block) {
+absl::Status ScheduleRun::Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block,
+                                 size_t traffic_class) {
   absl::Status status = Try([&](TimePoint now) {
     std::vector<CallId> ids;
-    const absl::StatusOr<BlockId> submitted = schedule_.Submit(now, calls, deadline, actions_, &ids);
+    const absl::StatusOr<BlockId> submitted = schedule_.Submit(now, calls, deadline, actions_, &ids, traffic_class);
     if (!submitted.ok()) return submitted.status();
     block = *submitted;
     for (size_t i = 0; i < calls.size(); ++i) ScheduledOf(calls[i].tag).id_ = ids[i];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -29,7 +30,8 @@ class ScheduleRun {
 
   // The events, as in LinkSchedule. The tag of a request must be Scheduled::tag(). The ids of the Scheduled objects,
   // and `block`, are set before the first action.
-  absl::Status Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block);
+  absl::Status Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block,
+                      size_t traffic_class = 0);
   absl::Status SubmitAhead(const CallRequest& call, TimePoint deadline, BlockId& block);
   absl::Status Add(BlockId block, const CallRequest& call);
   void Unpark(CallId call);

@@ -1,11 +1,14 @@
 #include "sluice/schedule.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
 namespace sluice {
@@ -21,6 +24,17 @@ absl::Status CheckAboveZero(absl::string_view field, absl::Duration value) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", absl::FormatDuration(value), " is not above 0"));
 }
 
+absl::Status CheckClassName(const std::string& name) {
+  const auto may_be_in_it = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
+  if (!name.empty() && name.size() <= TrafficClass::kMaxNameBytes &&
+      std::all_of(name.begin(), name.end(), may_be_in_it)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("classes: \"", name, "\" is not a name of 1 to ",
+                                                 TrafficClass::kMaxNameBytes,
+                                                 " letters of a-z, A-Z, 0-9, \"_\", \"-\" and \".\""));
+}
+
 absl::Status CheckClasses(const ScheduleOptions& options) {
   const std::vector<TrafficClass>& classes = options.classes;
   if (classes.size() > TrafficClass::kMaxClasses) {
@@ -33,11 +47,11 @@ absl::Status CheckClasses(const ScheduleOptions& options) {
                                                    std::string(SchedulePolicyName(options.policy)),
                                                    " does not share the link; use grants or rolling"));
   }
-  absl::flat_hash_set<absl::string_view> names;
   for (const TrafficClass& traffic_class : classes) {
     const std::string field = absl::StrCat("classes: \"", traffic_class.name, "\": ");
-    if (traffic_class.name.empty()) return absl::InvalidArgumentError("classes: a name is empty");
-    if (!names.insert(traffic_class.name).second) {
+    if (absl::Status status = CheckClassName(traffic_class.name); !status.ok()) return status;
+    const auto has_name = [&](const TrafficClass& other) { return other.name == traffic_class.name; };
+    if (std::count_if(classes.begin(), classes.end(), has_name) > 1) {
       return absl::InvalidArgumentError(absl::StrCat(field, "two classes have this name"));
     }
     // Written so that it refuses NaN.
@@ -72,6 +86,18 @@ absl::StatusOr<SchedulePolicy> ParseSchedulePolicy(std::string_view name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("policy: \"", std::string(name), "\" is not known; use unscheduled, batches, rolling or grants"));
+}
+
+absl::StatusOr<size_t> TrafficClassIndex(const std::vector<TrafficClass>& classes, std::string_view name) {
+  if (name.empty()) return 0;
+  const auto has_name = [name](const TrafficClass& traffic_class) { return traffic_class.name == name; };
+  const auto found = std::find_if(classes.begin(), classes.end(), has_name);
+  if (found != classes.end()) return static_cast<size_t>(found - classes.begin());
+  const auto append_name = [](std::string* out, const TrafficClass& known) { out->append(known.name); };
+  const std::string known = classes.empty() ? "no classes" : absl::StrJoin(classes, ", ", append_name);
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", absl::CHexEscape(std::string(name.substr(0, TrafficClass::kMaxNameBytes))),
+                   "\" is not a class of the link, which has ", known));
 }
 
 absl::Status ScheduleOptions::Validate() const {

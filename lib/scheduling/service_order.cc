@@ -63,7 +63,6 @@ void ServiceOrder::OnGranted(const Call& call, int64_t cost_bytes) {
                          (waiting != nullptr && waiting->id < call.block->id);
   int64_t& overtook_bytes = classes_[traffic_class].overtook_bytes;
   overtook_bytes = overtakes ? overtook_bytes + cost_bytes : 0;
-  classes_[traffic_class].granted_bytes += cost_bytes;
   Charge(traffic_class, cost_bytes);
 }
 

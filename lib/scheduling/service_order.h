@@ -50,15 +50,11 @@ class ServiceOrder {
   // Returns whether a ready response comes before the requests of this block.
   bool ReadyPrecedes(const QueuedBlock& block) const;
 
-  int64_t granted_bytes(size_t traffic_class) const {  // since the start, in units of the budget
-    return classes_[traffic_class].granted_bytes;
-  }
   // Returns the share of the link that belongs to the class while all classes have traffic, 0 to 1.
   double ShareOf(size_t traffic_class) const;
 
  private:
   struct ServiceClass {
-    int64_t granted_bytes = 0;
     int64_t overtook_bytes = 0;  // cost of what others got since the last turn of the oldest call
     // How far the class is ahead of the virtual time of the link, in units of the budget by weight. A class that could
     // not use its turns would fall behind. It counts as 0 then, so it saves up nothing. The virtual time itself is not

@@ -36,9 +36,15 @@ struct TrafficClass {
   static constexpr double kMinWeight = 0.001;
   static constexpr double kMaxWeight = 1000;
 
-  std::string name;   // not empty; no two classes of a link have the same name
+  static constexpr size_t kMaxNameBytes = 32;
+
+  std::string name;   // 1 to kMaxNameBytes of a-z, A-Z, 0-9, "_", "-" and "."; different from other classes
   double weight = 1;  // kMinWeight to kMaxWeight
 };
+
+// Returns the index of the class with this name; an empty name is the first class. Returns InvalidArgument that names
+// the known classes if there is no such class.
+absl::StatusOr<size_t> TrafficClassIndex(const std::vector<TrafficClass>& classes, std::string_view name);
 
 // The options of a schedule, with their defaults.
 struct ScheduleOptions {
@@ -52,8 +58,8 @@ struct ScheduleOptions {
   // A Link ends a call that was not sent within this time. The status is RESOURCE_EXHAUSTED, or UNAVAILABLE if the call
   // waited for its worker. Above 0; default: none.
   absl::Duration queue_timeout = absl::InfiniteDuration();
-  // Each block belongs to one class, and the order above holds in each class. Without classes all blocks are in one
-  // class. For grants and rolling, at most TrafficClass::kMaxClasses.
+  // Each block belongs to one class, and the order above holds in each class. A block that names no class is in the
+  // first. Without classes all blocks are in one class. For grants and rolling, at most TrafficClass::kMaxClasses.
   std::vector<TrafficClass> classes;
   // A call stalls if none of its granted bytes has come for this time, plus a round trip and the time in which the
   // budget drains. Above 0.
@@ -91,10 +97,10 @@ struct ScheduleState {
   int64_t backlogged_bytes = 0;
 };
 
-// One class of the schedule at one moment.
+// One class of traffic at one moment.
 struct TrafficClassState {
-  int64_t waiting_calls = 0;  // including parked and held calls
-  int64_t granted_bytes = 0;  // since the start, in units of the budget
+  int64_t waiting_calls = 0;   // including parked and held calls
+  int64_t received_bytes = 0;  // response bytes since the start, in units of the budget
   // Grants: maximum of ungranted calls, without stragglers, while no other class has traffic, and while all have.
   int64_t grant_window = 0;
   int64_t least_grant_window = 0;

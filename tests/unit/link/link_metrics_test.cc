@@ -157,6 +157,17 @@ TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   EXPECT_THAT(Text(), Not(HasSubstr("sluice_queued_calls")));
 }
 
+TEST_F(LinkMetricsTest, ShowsTheClassesOfALinkThatHasThem) {
+  LinkGauges now;
+  metrics_.SetGaugeSource([&now] { return now; });
+  EXPECT_THAT(Text(), Not(HasSubstr("sluice_class_")));
+  now.classes = {{.name = "queries", .queued_calls = 1, .received_bytes = 2}, {.name = "scan", .queued_calls = 3}};
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_class_queued_calls{class=\"queries\"} 1\n"),
+                            HasSubstr("\nsluice_class_queued_calls{class=\"scan\"} 3\n"),
+                            HasSubstr("\nsluice_class_received_bytes_total{class=\"queries\"} 2\n"),
+                            HasSubstr("\nsluice_class_received_bytes_total{class=\"scan\"} 0\n")));
+}
+
 TEST_F(LinkMetricsTest, ShowsRoundTripsWhereThereIsAConnection) {
   LinkGauges now;
   metrics_.SetGaugeSource([&now] { return now; });

@@ -44,20 +44,20 @@ std::vector<PortSimulation::Response> Backlog(int64_t bytes, nanoseconds think, 
   return responses;
 }
 
-// What both classes are granted from one time to another.
-struct Granted {
+// The bytes that both classes receive from one time to another.
+struct Received {
   double queries = 0;
   double scan = 0;
   double both() const { return queries + scan; }
 };
-Granted GrantedBetween(PortSimulation& simulation, TimePoint from, TimePoint to) {
-  const auto granted = [&](size_t traffic_class) {
-    return static_cast<double>(simulation.schedule().ClassState(traffic_class).granted_bytes);
+Received ReceivedBetween(PortSimulation& simulation, TimePoint from, TimePoint to) {
+  const auto received = [&](size_t traffic_class) {
+    return static_cast<double>(simulation.schedule().ClassState(traffic_class).received_bytes);
   };
   simulation.RunUntil(from);
-  const Granted before{granted(kQueries), granted(kScan)};
+  const Received before{received(kQueries), received(kScan)};
   simulation.RunUntil(to);
-  return {granted(kQueries) - before.queries, granted(kScan) - before.scan};
+  return {received(kQueries) - before.queries, received(kScan) - before.scan};
 }
 
 // Units of the budget that the port can take.
@@ -76,8 +76,8 @@ TEST_P(ClassesTest, ShareTheLinkByWeightWhateverTheirBlocks) {
       PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
       simulation.Submit(At(0ms), Backlog(queries_bytes, think, 1), kQueries);
       simulation.Submit(At(0ms), Backlog(scan_bytes, think, 501), kScan);
-      const Granted granted = GrantedBetween(simulation, At(50ms), At(400ms));
-      EXPECT_NEAR(granted.queries / granted.scan, kQueriesWeight, 0.05 * kQueriesWeight)
+      const Received received = ReceivedBetween(simulation, At(50ms), At(400ms));
+      EXPECT_NEAR(received.queries / received.scan, kQueriesWeight, 0.05 * kQueriesWeight)
           << queries_bytes << " " << scan_bytes << " " << think.count();
       EXPECT_EQ(simulation.drops(), 0);
     }
@@ -92,8 +92,8 @@ TEST_P(ClassesTest, ManySmallBlocksGetNoMoreThanOneLargeOne) {
     block.resize(4);
     simulation.Submit(At(0ms), block, kQueries);
   }
-  const Granted granted = GrantedBetween(simulation, At(50ms), At(400ms));
-  EXPECT_NEAR(granted.queries / granted.scan, kQueriesWeight, 0.05 * kQueriesWeight);
+  const Received received = ReceivedBetween(simulation, At(50ms), At(400ms));
+  EXPECT_NEAR(received.queries / received.scan, kQueriesWeight, 0.05 * kQueriesWeight);
 }
 
 TEST_P(ClassesTest, AClassWithoutTrafficLeavesTheLinkToTheOther) {
@@ -110,8 +110,8 @@ TEST_P(ClassesTest, AClassThatWasIdleHasSavedUpNothing) {
   PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
   simulation.Submit(At(0ms), Backlog(10'240, 0ms, 501), kScan);
   simulation.Submit(At(200ms), Backlog(10'240, 0ms, 1), kQueries);
-  const Granted granted = GrantedBetween(simulation, At(220ms), At(300ms));
-  EXPECT_NEAR(granted.queries / granted.scan, kQueriesWeight, 0.1 * kQueriesWeight);
+  const Received received = ReceivedBetween(simulation, At(220ms), At(300ms));
+  EXPECT_NEAR(received.queries / received.scan, kQueriesWeight, 0.1 * kQueriesWeight);
 }
 
 TEST_P(ClassesTest, ASlowWorkerOfOneClassCostsTheOtherNothing) {
@@ -124,10 +124,10 @@ TEST_P(ClassesTest, ASlowWorkerOfOneClassCostsTheOtherNothing) {
     }
     simulation.Submit(At(0ms), responses, slow);
     simulation.Submit(At(0ms), Backlog(10'240, 0ms, 1), slow == kQueries ? kScan : kQueries);
-    const Granted granted = GrantedBetween(simulation, At(100ms), At(400ms));
-    const double healthy = slow == kQueries ? granted.scan : granted.queries;
+    const Received received = ReceivedBetween(simulation, At(100ms), At(400ms));
+    const double healthy = slow == kQueries ? received.scan : received.queries;
     EXPECT_GT(healthy, 0.93 * LinkBytes(300ms)) << slow;
-    EXPECT_GT(granted.both() - healthy, 0) << slow;
+    EXPECT_GT(received.both() - healthy, 0) << slow;
   }
 }
 
@@ -187,14 +187,28 @@ TEST(ClassesOptionsTest, BoundsAreChecked) {
   options = valid;
   options.classes[1].name = "queries";
   EXPECT_THAT(Refusal(options), HasSubstr("two classes have this name"));
-  options.classes[1].name = "";
-  EXPECT_THAT(Refusal(options), HasSubstr("a name is empty"));
+  for (const std::string& name : {std::string(), std::string("a b"), std::string("a\nb"), std::string(33, 'x')}) {
+    options.classes[1].name = name;
+    EXPECT_THAT(Refusal(options), HasSubstr("is not a name of 1 to 32 letters of a-z, A-Z, 0-9"));
+  }
   options = valid;
   options.classes.resize(17);
   EXPECT_THAT(Refusal(options), HasSubstr("classes: 17 are more than 16"));
   options = valid;
   options.policy = SchedulePolicy::kBatches;
   EXPECT_THAT(Refusal(options), HasSubstr("the policy batches does not share the link; use grants or rolling"));
+}
+
+TEST(ClassesOptionsTest, AClassHasAnIndexByItsName) {
+  const std::vector<TrafficClass> classes = WithTwoClasses(GrantsOptions()).classes;
+  EXPECT_EQ(TrafficClassIndex(classes, "scan").value_or(9), kScan);
+  EXPECT_EQ(TrafficClassIndex(classes, "").value_or(9), 0U);
+  EXPECT_EQ(TrafficClassIndex({}, "").value_or(9), 0U);
+  const absl::Status unknown = TrafficClassIndex(classes, "batch").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(unknown)) << unknown;
+  EXPECT_EQ(unknown.message(), "\"batch\" is not a class of the link, which has queries, scan");
+  EXPECT_EQ(TrafficClassIndex({}, "batch").status().message(),
+            "\"batch\" is not a class of the link, which has no classes");
 }
 
 TEST(ClassesOptionsTest, WeightsMayChangeAndNamesMayNot) {

@@ -162,7 +162,9 @@ void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded) return;
   Hear(call.worker);
+  const int64_t cost_before = CostOf(call.outstanding);
   call.outstanding -= bytes;
+  if (!blocks_.at(call.block).ahead) classes_[ClassOf(call)].received += cost_before - CostOf(call.outstanding);
   call.early = std::max<int64_t>(call.early - bytes, 0);
   call.remaining = std::max<int64_t>(call.remaining - bytes, 0);
   if (call.outstanding <= 0) call.stalled = false;
@@ -368,7 +370,6 @@ void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
   NoteContests(tag, cost);
   const size_t traffic_class = ClassOf(call);
   ClassRecord& record = classes_[traffic_class];
-  record.granted += cost;
   const std::vector<Turn> turns = OpenTurns(traffic_class);
   const Turn* const oldest = OldestTurn(turns);
   const bool overtakes = oldest != nullptr && oldest->tag != tag && calls_.at(oldest->tag).block <= call.block;

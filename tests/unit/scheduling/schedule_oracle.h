@@ -131,7 +131,7 @@ class ScheduleOracle {
     int64_t most_cost = 0;              // of one grant
     int64_t window = 0;                 // alone, and while all classes have traffic
     int64_t least_window = 0;
-    int64_t granted = 0;  // cost
+    int64_t received = 0;  // cost
   };
 
   // Record the aborts and ends that must follow without an admission.

@@ -167,7 +167,7 @@ void ScheduleOracle::CheckState(const ScheduleState& state) {
 void ScheduleOracle::CheckClasses(const std::vector<TrafficClassState>& classes) {
   for (size_t i = 0; i < classes_.size(); ++i) {
     Expect(classes[i].waiting_calls == WaitingCalls(i), "the waiting calls of a class");
-    Expect(classes[i].granted_bytes == classes_[i].granted, "the granted bytes of a class");
+    Expect(classes[i].received_bytes == classes_[i].received, "the received bytes of a class");
     if (!granting()) continue;
     const int64_t least = std::min<int64_t>(std::max<int64_t>(budget_ / HeaderCost() / 3, 1), 4);
     Expect(classes[i].least_grant_window >= least, "a class has no window");

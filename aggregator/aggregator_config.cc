@@ -105,6 +105,9 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(ParseTls(config, options));
   status.Update(ParseReadMemory(config, options));
 
+  if (config.schedule().classes_size() > 0) {
+    status.Update(absl::InvalidArgumentError("schedule.classes: all reads of an aggregator are in one class"));
+  }
   absl::StatusOr<Link::Options> link = ParseLinkOptions(config, "sluice-aggregator");
   status.Update(link.status());
   if (link.ok()) options.link = *std::move(link);

@@ -16,6 +16,7 @@
 #include "lib/cli/config_flags.h"
 #include "lib/cli/config_reload.h"
 #include "lib/cli/file_watch.h"
+#include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -34,6 +35,9 @@ struct ProxyFlags {
   void AddTo(CLI::App& app) {
     ConfigFlags flags(config);
     flags.SetParser("route", [this](const std::vector<std::string>& list) { return SetRoutes(list); });
+    flags.SetParser("class", [this](const std::vector<std::string>& list) {
+      return SetTrafficClasses(list, *config.mutable_schedule());
+    });
     flags.SetParser("client", [this](const std::vector<std::string>& list) { return SetClients(list); });
     flags.AddTo(app);
     AddReadyFileFlag(app, ready_file);

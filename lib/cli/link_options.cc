@@ -6,6 +6,7 @@
 
 #include "sluice/shared_link.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/link_profile_flags.h"
@@ -57,6 +58,11 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& op
     if (!parsed.ok()) return parsed;
     options.budget_bytes = budget_bytes;
   }
+  for (const v1::TrafficClassConfig& traffic_class : config.classes()) {
+    TrafficClass& parsed_class = options.classes.emplace_back();
+    parsed_class.name = traffic_class.name();
+    if (traffic_class.has_weight()) parsed_class.weight = traffic_class.weight();
+  }
   if (config.has_shortest_first()) options.shortest_first = config.shortest_first();
   if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
   absl::Status parsed =
@@ -66,6 +72,21 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& op
 }
 
 }  // namespace
+
+absl::Status SetTrafficClasses(const std::vector<std::string>& list, v1::ScheduleConfig& schedule) {
+  schedule.clear_classes();
+  for (const std::string& text : list) {
+    const size_t end = text.find('=');
+    double weight = 0;
+    if (end == std::string::npos || !absl::SimpleAtod(text.substr(end + 1), &weight)) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not NAME=WEIGHT"));
+    }
+    v1::TrafficClassConfig& traffic_class = *schedule.add_classes();
+    traffic_class.set_name(text.substr(0, end));
+    traffic_class.set_weight(weight);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config) {
   absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link);

@@ -60,7 +60,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
-    "reload_interval": "0", "schedule": {"policy": "rolling"}})");
+    "reload_interval": "0", "schedule": {"policy": "rolling", "classes": [{"name": "queries", "weight": 3}]}})");
   ASSERT_TRUE(options.ok()) << options.status();
   const ProxyServer::Options& server = options->server;
   ASSERT_EQ(server.listeners.size(), 3U);
@@ -94,6 +94,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(options->drain_delay, absl::Seconds(12));
   EXPECT_EQ(options->reload_interval, absl::ZeroDuration());
   EXPECT_EQ(options->link.schedule.policy, SchedulePolicy::kRolling);
+  ASSERT_EQ(options->link.schedule.classes.size(), 1U);
+  EXPECT_EQ(options->link.schedule.classes[0].weight, 3);
 }
 
 TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
@@ -180,6 +182,16 @@ TEST(ProxyConfigTest, WhatBeginsFromNowOnMayChange) {
   }
 }
 
+TEST(ProxyConfigTest, TheWeightOfAClassMayChangeAndItsNameMayNot) {
+  const v1::ProxyConfig before = WithListenerTls(R"({"schedule": {"classes": [{"name": "scan", "weight": 1}]}})");
+  EXPECT_TRUE(
+      CheckReloadable(before, WithListenerTls(R"({"schedule": {"classes": [{"name": "scan", "weight": 2}]}})")).ok());
+  const absl::Status renamed =
+      CheckReloadable(before, WithListenerTls(R"({"schedule": {"classes": [{"name": "other", "weight": 1}]}})"));
+  EXPECT_THAT(renamed, HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(std::string(renamed.message()), HasSubstr("schedule.classes[0].name: \"scan\" -> \"other\""));
+}
+
 TEST(ProxyConfigTest, WhatNeedsARestartIsNamedWithWhatItWasAndIs) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"listener_tls": {"certificate": "new.pem"}})", "listener_tls.certificate: \"c.pem\" -> \"new.pem\""},
@@ -192,6 +204,7 @@ TEST(ProxyConfigTest, WhatNeedsARestartIsNamedWithWhatItWasAndIs) {
       {R"({"client_uids": [7]})", "added: client_uids[0]: 7"},
       {R"({"socket_mode": "0600"})", "added: socket_mode: \"0600\""},
       {R"({"schedule": {"policy": "rolling", "budget": "1mb"}})", "added: schedule.policy: \"rolling\""},
+      {R"({"schedule": {"classes": [{"name": "scan"}]}})", "added: schedule.classes[0]: { name: \"scan\" }"},
   };
   for (const auto& [json, named] : cases) {
     const absl::Status refused = CheckReloadable(WithListenerTls("{}"), WithListenerTls(json));

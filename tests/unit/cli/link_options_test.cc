@@ -1,0 +1,72 @@
+#include "lib/cli/link_options.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include "tests/has_code.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasCode;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+absl::StatusOr<Link::Options> ParseLink(const v1::ScheduleConfig& schedule) {
+  return ParseLinkOptions(LinkConfig{.link = v1::LinkProfile(), .schedule = schedule, .application = "test"});
+}
+
+absl::StatusOr<Link::Options> ParseLink(const std::string& json) {
+  v1::ScheduleConfig schedule;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(json, &schedule).ok()) << json;
+  return ParseLink(schedule);
+}
+
+TEST(LinkOptionsTest, ClassesOfTrafficHaveTheirNamesAndWeights) {
+  EXPECT_THAT(ParseLink("{}")->schedule.classes, IsEmpty());
+  const auto options = ParseLink(R"({"classes": [{"name": "queries", "weight": 3}, {"name": "scan"}]})");
+  ASSERT_TRUE(options.ok()) << options.status();
+  ASSERT_EQ(options->schedule.classes.size(), 2U);
+  EXPECT_EQ(options->schedule.classes[0].name, "queries");
+  EXPECT_EQ(options->schedule.classes[0].weight, 3);
+  EXPECT_EQ(options->schedule.classes[1].name, "scan");
+  EXPECT_EQ(options->schedule.classes[1].weight, 1);
+}
+
+TEST(LinkOptionsTest, AClassThatIsOutOfBoundsIsNamedWithItsBound) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"classes": [{"weight": 3}]})", "classes: \"\" is not a name of 1 to 32"},
+      {R"({"classes": [{"name": "a", "weight": 0}]})", "classes: \"a\": weight: 0 is outside of 0.001 to 1000"},
+      {R"({"classes": [{"name": "a", "weight": 1001}]})", "weight: 1001 is outside of"},
+      {R"({"classes": [{"name": "a", "weight": "NaN"}]})", "weight: nan is outside of"},
+      {R"({"classes": [{"name": "a"}, {"name": "a"}]})", "classes: \"a\": two classes have this name"},
+      {R"({"policy": "batches", "classes": [{"name": "a"}]})", "the policy batches does not share the link"},
+  };
+  for (const auto& [json, why] : cases) {
+    const absl::Status refused = ParseLink(json).status();
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << json;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(why)) << json;
+  }
+}
+
+TEST(LinkOptionsTest, AFlagReplacesTheClassesOfTheFile) {
+  v1::ScheduleConfig schedule;
+  schedule.add_classes()->set_name("old");
+  EXPECT_TRUE(SetTrafficClasses({"queries=3", "scan=0.5"}, schedule).ok());
+  ASSERT_EQ(schedule.classes_size(), 2);
+  EXPECT_EQ(schedule.classes(0).name(), "queries");
+  EXPECT_EQ(schedule.classes(0).weight(), 3);
+  EXPECT_EQ(schedule.classes(1).name(), "scan");
+  EXPECT_EQ(schedule.classes(1).weight(), 0.5);
+  for (const char* value : {"queries", "queries=", "queries=much", "queries=3x"}) {
+    const absl::Status refused = SetTrafficClasses({value}, schedule);
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << value;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("is not NAME=WEIGHT")) << value;
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -62,6 +62,8 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
     if (!worker_header.empty() && field.name == worker_header) head.worker = field.value;
     if (field.name == kBlockField) {
       head.block = std::move(field.value);
+    } else if (field.name == kClassField) {
+      head.traffic_class = std::move(field.value);
     } else if (field.name == kWeightField) {
       status.Update(ReadNumber(field, 1, kMaxWeight, head.calls));
     } else if (field.name == kResponseBytesField) {

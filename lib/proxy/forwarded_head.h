@@ -16,9 +16,10 @@ struct ForwardedHead {
   std::string authority;  // of the client
   std::string path;       // "/package.Service/Method"
   absl::Duration timeout = absl::InfiniteDuration();
-  std::string worker;  // value of the header that names the worker; empty if there is none
-  std::string block;   // kBlockField: calls with the same value belong to one fan-out; empty: a single call
-  int64_t calls = 1;   // kWeightField: number of calls of that fan-out
+  std::string worker;         // value of the header that names the worker; empty if there is none
+  std::string block;          // kBlockField: calls with the same value belong to one fan-out; empty: a single call
+  int64_t calls = 1;          // kWeightField: number of calls of that fan-out
+  std::string traffic_class;  // kClassField: empty is the first class
   // kResponseBytesField: expected bytes of the response.
   std::optional<int64_t> response_bytes;
   std::string via;        // the proxies that the call has passed, the last one at the end; empty: none
@@ -28,6 +29,7 @@ struct ForwardedHead {
 // Request metadata of a fan-out's calls. The proxy uses it, and does not forward it to the worker.
 inline constexpr char kBlockField[] = "sluice-block";
 inline constexpr char kWeightField[] = "sluice-weight";
+inline constexpr char kClassField[] = "sluice-class";
 inline constexpr int64_t kMaxWeight = 65536;
 
 // Parses the head of a request. `worker_header` is the name of the header that names the worker, or empty. Returns the

@@ -134,7 +134,8 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   if (logic_.request() == ProxyCallLogic::Request::kHead) {
     absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_header);
     parsed = head.status();
-    if (head.ok()) {
+    if (parsed.ok()) parsed = ReadClass(head->traffic_class);
+    if (parsed.ok()) {
       head_ = *std::move(head);
       if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
     } else {
@@ -143,6 +144,13 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   }
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnRequestHeaders(end_stream, parsed, actions); });
   if (end_stream && logic_.wants_response()) proxy_.link().flushes().FlushEarly();
+}
+
+absl::Status ProxiedCall::ReadClass(const std::string& name) {
+  const auto found = TrafficClassIndex(proxy_.link().schedule().options().classes, name);
+  if (!found.ok()) return absl::InvalidArgumentError(absl::StrCat(kClassField, " ", found.status().message()));
+  traffic_class_ = *found;
+  return absl::OkStatus();
 }
 
 void ProxiedCall::Route() {
@@ -193,7 +201,7 @@ void ProxiedCall::Start() {
     worker_ = stream.get();
     return stream;
   };
-  const absl::Status submitted = proxy_.Submit(make, head_, deadline_);
+  const absl::Status submitted = proxy_.Submit(make, head_, traffic_class_, deadline_);
   if (submitted.ok()) return;
   worker_ = nullptr;
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(submitted, actions); });

@@ -78,6 +78,7 @@ class ProxiedCall final : public StreamEvents,
   void Drive(Event&& event);
   void Apply(const ProxyCallLogic::Action& action);
   void ApplyToClient(const ProxyCallLogic::Action& action);
+  absl::Status ReadClass(const std::string& name);
   void Route();
   void Start();
   void Send();
@@ -99,6 +100,7 @@ class ProxiedCall final : public StreamEvents,
   bool applying_ = false;
 
   ForwardedHead head_;
+  size_t traffic_class_ = 0;
   TimePoint deadline_ = TimePoint::max();
   CallRoute route_;
   std::string authority_;

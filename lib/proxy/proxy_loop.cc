@@ -151,7 +151,8 @@ Http2Session::Options ProxyLoop::session_options() const {
 }
 
 // A late call, such as a retry, gets a block of its own if the other calls of its fan-out have ended.
-absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline) {
+absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head, size_t traffic_class,
+                               TimePoint deadline) {
   const auto known = head.block.empty() ? blocks_by_name_.end() : blocks_by_name_.find(head.block);
   if (known != blocks_by_name_.end()) {
     OpenBlock& block = *known->second;
@@ -168,7 +169,7 @@ absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head
   // A block has one deadline, and the deadlines of its calls may differ. Clients cancel late calls, or LookAround ends
   // them.
   const bool goes_on = head.calls > 1 && !head.block.empty();
-  absl::Status submitted = link_.Submit(calls, goes_on ? TimePoint::max() : deadline, id);
+  absl::Status submitted = link_.Submit(calls, goes_on ? TimePoint::max() : deadline, id, traffic_class);
   if (!submitted.ok() || !goes_on || blocks_by_name_.contains(head.block)) {
     return submitted;
   }

@@ -89,6 +89,13 @@ TEST(ForwardedHeadTest, AFanOutHasANameAndAWeightWhichTheWorkerDoesNotGet) {
   EXPECT_EQ(Parse({{"sluice-block", std::string(64, 'x')}, {"sluice-weight", "65536"}}).calls, kMaxWeight);
 }
 
+TEST(ForwardedHeadTest, ACallHasAClassWhichTheWorkerDoesNotGet) {
+  EXPECT_EQ(Parse({}).traffic_class, "");
+  const ForwardedHead head = Parse({{"sluice-class", "scan"}});
+  EXPECT_EQ(head.traffic_class, "scan");
+  EXPECT_THAT(head.end_to_end, ElementsAre(HeaderField{"content-type", "application/grpc+proto"}));
+}
+
 TEST(ForwardedHeadTest, AFanOutThatIsOutOfBoundsIsNamedWithItsBound) {
   const std::pair<HeaderField, const char*> cases[] = {
       {{"sluice-weight", "0"}, "sluice-weight \"0\" is not a number from 1 to 65536"},

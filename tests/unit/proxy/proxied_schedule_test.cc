@@ -257,6 +257,50 @@ TEST_F(ProxiedScheduleTest, EachCallOfAFanOutHasItsOwnDeadline) {
   EXPECT_FALSE(second.closed.has_value());
 }
 
+class ProxiedClassesTest : public ProxiedScheduleTest {
+ protected:
+  static ScheduleOptions WithClasses() {
+    ScheduleOptions schedule = WithBudget(kBudget);
+    schedule.classes = {{.name = "queries", .weight = 3}, {.name = "scan", .weight = 1}};
+    return schedule;
+  }
+  int64_t WaitingIn(size_t traffic_class) {
+    int64_t calls = 0;
+    link_->Await([&](LinkLoop& loop) { calls = loop.schedule().ClassState(traffic_class).waiting_calls; });
+    return calls;
+  }
+};
+
+TEST_F(ProxiedClassesTest, ACallIsInTheClassThatItNames) {
+  StartProxy(WithClasses());
+  TestHttp2Server worker(Says("!"));
+  ExpectServes(worker.address());
+  link_->Await([](LinkLoop& loop) {
+    EXPECT_TRUE(loop.SetLease({.bytes = 0, .link_bytes = kBudget, .plan_bytes = kBudget}).ok());
+  });
+  const auto client = NewClient();
+  client->Open(Head(worker.address(), {{"sluice-class", "scan"}}), FrameMessage("?"));
+  client->Open(Head(worker.address(), {{"sluice-class", "scan"}}), FrameMessage("?"));
+  client->Open(Head(worker.address(), {{"sluice-class", "queries"}}), FrameMessage("?"));
+  client->Open(Head(worker.address()), FrameMessage("?"));
+  client->Open(Head(worker.address()), FrameMessage("?"));
+  EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls == 5; }));
+  EXPECT_EQ(WaitingIn(0), 3) << "a call that names no class is in the first";
+  EXPECT_EQ(WaitingIn(1), 2);
+}
+
+TEST_F(ProxiedClassesTest, AClassThatIsNotKnownIsRefusedWithTheKnownClasses) {
+  StartProxy(WithClasses());
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"sluice-class", "batch"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "3");
+  EXPECT_EQ(call.Field("grpc-message"), "sluice-class \"batch\" is not a class of the link, which has queries, scan");
+  EXPECT_EQ(worker.counts().requests, 0);
+  ExpectServes(worker.address());
+}
+
 TEST_F(ProxiedScheduleTest, ACallOfAFanOutThatHasEndedStandsAlone) {
   StartProxy(WithBudget(kBudget));
   TestHttp2Server worker(Says("!"));

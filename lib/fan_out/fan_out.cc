@@ -129,7 +129,9 @@ absl::Status FanOut::Validate(const Options& options) {
 absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> link, Options options) {
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  std::unique_ptr<FanOut> fan_out(new FanOut(std::move(link), std::move(options)));
+  const std::vector<TrafficClass> classes = link->schedule_options().classes;
+  if (absl::Status known = CheckTrafficClass(classes, options.traffic_class); !known.ok()) return known;
+  std::unique_ptr<FanOut> fan_out(new FanOut(std::move(link), std::move(options), classes));
   absl::Status status;
   fan_out->link_->Await([&](LinkLoop& loop) {
     std::shared_ptr<TlsContext> tls;
@@ -151,9 +153,10 @@ absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> lin
   return fan_out;
 }
 
-FanOut::FanOut(std::shared_ptr<Link> link, Options options)
+FanOut::FanOut(std::shared_ptr<Link> link, Options options, std::vector<TrafficClass> classes)
     : link_(std::move(link)),
       options_(std::move(options)),
+      classes_(std::move(classes)),
       addresses_(std::make_shared<const std::vector<std::string>>()) {}
 
 FanOut::~FanOut() {
@@ -268,14 +271,17 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
   } else {
     startable = ValidateFanOut(method, asks.asks, options);
   }
+  startable.Update(CheckTrafficClass(classes_, options.traffic_class));
   if (!startable.ok()) {
     done({.status = std::move(startable)});
     return std::make_shared<EndedCall>();
   }
   Frame(asks.asks, options.compress_requests);
+  const std::string& class_name = options.traffic_class.empty() ? options_.traffic_class : options.traffic_class;
+  const size_t traffic_class = *TrafficClassIndex(classes_, class_name);
   auto started = std::make_shared<Started>();
-  link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
-               done = std::move(done)](LinkLoop&) mutable {
+  link_->Post([this, started, method, server_streaming, traffic_class, asks = std::move(asks), merge = std::move(merge),
+               options, done = std::move(done)](LinkLoop&) mutable {
     const std::shared_ptr<const WorkerSet> workers = state_->SetOf(asks.workers);
     auto sink = std::make_shared<MergeSink>(*state_, std::move(merge), std::move(done),
                                             MergeSink::Options{.max_message_bytes = options_.max_response_bytes,
@@ -284,6 +290,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
     FanOutRun::Spec spec{.path = method,
                          .server_streaming = server_streaming,
                          .may_idle = server_streaming,
+                         .traffic_class = traffic_class,
                          .workers = workers,
                          .asks = AsksFor(*state_, *workers, std::move(asks.asks)),
                          .metadata = Share(options.metadata),

@@ -134,7 +134,7 @@ void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
   calls.reserve(attempts.size());
   for (size_t attempt : attempts) calls.push_back(&Launch(attempt));
   BlockId block = 0;
-  const absl::Status submitted = state_.link().Submit(calls, spec_.limits.deadline, block);
+  const absl::Status submitted = state_.link().Submit(calls, spec_.limits.deadline, block, spec_.traffic_class);
   if (submitted.ok()) {
     block_ = block;
     return;
@@ -156,7 +156,7 @@ void FanOutRun::SubmitOne(size_t attempt) {
   if (absl::IsNotFound(submitted)) {
     if (block_.has_value()) call = &Launch(attempt);
     BlockId block = 0;
-    submitted = state_.link().Submit({call}, spec_.limits.deadline, block);
+    submitted = state_.link().Submit({call}, spec_.limits.deadline, block, spec_.traffic_class);
     if (submitted.ok()) block_ = block;
   }
   if (submitted.ok()) return;

@@ -53,7 +53,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   struct Spec {
     std::string path;
     bool server_streaming = false;
-    bool may_idle = false;  // streams may stay open between messages
+    bool may_idle = false;     // streams may stay open between messages
+    size_t traffic_class = 0;  // index
     std::shared_ptr<const WorkerSet> workers;
     std::vector<Ask> asks;
     std::shared_ptr<const Metadata> metadata;  // sent with every request; may be null

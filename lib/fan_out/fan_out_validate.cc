@@ -105,6 +105,11 @@ absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
   return absl::OkStatus();
 }
 
+absl::Status CheckTrafficClass(const std::vector<TrafficClass>& classes, const std::string& name) {
+  const absl::Status known = TrafficClassIndex(classes, name).status();
+  return known.ok() ? known : absl::InvalidArgumentError(absl::StrCat("traffic_class: ", known.message()));
+}
+
 absl::Status ValidateFanOut(const std::string& method, const std::vector<std::optional<Ask<std::string>>>& asks,
                             const FanOutOptions& options) {
   const auto skipped = [](const auto& ask) { return !ask.has_value(); };

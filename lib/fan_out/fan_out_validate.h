@@ -20,4 +20,7 @@ absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
 absl::Status ValidateFanOut(const std::string& method, const std::vector<std::optional<Ask<std::string>>>& asks,
                             const FanOutOptions& options);
 
+// Returns InvalidArgument if the link does not have this class; it has the empty name.
+absl::Status CheckTrafficClass(const std::vector<TrafficClass>& classes, const std::string& name);
+
 }  // namespace sluice

@@ -85,6 +85,10 @@ struct FanOutOptions {
   // Maximum share of this FanOut's requests that are hedges, 0 to 1. A few are allowed at the start.
   double hedge_ratio = 0.1;
 
+  // Name of the class of traffic that shares the link for this fan-out (ScheduleOptions::classes of the Link). Empty:
+  // that of FanOut::Options. A name that the link does not have is an error.
+  std::string traffic_class;
+
   // Sent to every worker.
   Metadata metadata;
   // If true, the caller's thread compresses a request with gzip if that makes it smaller. A worker that cannot
@@ -167,6 +171,9 @@ class FanOut {
     std::optional<TlsOptions> tls;                      // default: plaintext
     int max_response_bytes = 64 << 20;                  // a call fails at a larger message; above 0
     absl::Duration connect_timeout = absl::Seconds(5);  // how long Connect and the look-ups of Create wait; above 0
+    // Class of traffic of fan-outs that name none; empty: the first class of the link. Create returns InvalidArgument
+    // for a name that the link does not have.
+    std::string traffic_class;
   };
 
   // Returns InvalidArgument that names the option, the value and the bound, and the errors of ValidateTls for `tls`.
@@ -230,7 +237,7 @@ class FanOut {
   // Does not move the bytes unless the application takes them. Their memory is used again.
   using MergeBytes = std::function<absl::Status(size_t worker, std::string& response)>;
 
-  FanOut(std::shared_ptr<Link> link, Options options);
+  FanOut(std::shared_ptr<Link> link, Options options, std::vector<TrafficClass> classes);
   Addresses addresses() const;
   void SetWorkers(WorkerList list, std::function<void()> on_looked_up);
   void OnFound(uint64_t update, std::vector<std::string> workers);
@@ -245,7 +252,8 @@ class FanOut {
   static MergeBytes Parse(Merge<Response> merge);
 
   const std::shared_ptr<Link> link_;
-  const Options options_;  // except for the workers: addresses_ has them
+  const Options options_;                    // except for the workers: addresses_ has them
+  const std::vector<TrafficClass> classes_;  // of the link; the names of a link stay
   mutable std::mutex mutex_;
   // Guarded by mutex_, up to look_ups_.
   std::unique_ptr<WorkerList> list_;  // the entries that the workers come from

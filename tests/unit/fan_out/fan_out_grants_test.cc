@@ -105,6 +105,29 @@ TEST_P(FanOutGrantsTest, ResponsesThatAreHeldBackComeWhenThereIsRoomAgain) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+TEST_P(FanOutGrantsTest, ItsCallsAreInTheClassThatItNames) {
+  Link::Options options = FixedBudget();
+  options.schedule.classes = {{.name = "queries", .weight = 3}, {.name = "scan", .weight = 1}};
+  Start(3, options, {.traffic_class = "scan"});
+  ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty());
+  HoldBack();
+  const auto scan = CallAsync(Ask(3), {.timeout = absl::Minutes(5)});
+  const auto query = CallAsync(Ask(1), {.timeout = absl::Minutes(5), .traffic_class = "queries"});
+  ASSERT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls == 4; }));
+  link_->Await([](LinkLoop& loop) {
+    EXPECT_EQ(loop.schedule().ClassState(0).waiting_calls, 1);
+    EXPECT_EQ(loop.schedule().ClassState(1).waiting_calls, 3);
+  });
+  LetGo();
+  for (const auto* pending : {&scan, &query}) {
+    ASSERT_TRUE((*pending)->Await());
+    EXPECT_TRUE((*pending)->result().status.ok()) << (*pending)->result().status;
+  }
+  const auto refused = fan_out_->Call(kUnary, Ask(1), Ignore(), {.traffic_class = "batch"});
+  EXPECT_THAT(refused.status, HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(refused.status.message(), "traffic_class: \"batch\" is not a class of the link, which has queries, scan");
+}
+
 // The worker is not to blame for a ready response that waits for the link.
 class FanOutHeldResponseTest : public testing::FanOutTest {
  protected:

@@ -33,6 +33,8 @@ TEST(FanOutOptionsTest, CreateNamesTheOptionTheValueAndTheBound) {
   EXPECT_EQ(refusal({.workers = workers, .max_response_bytes = 0}), "max_response_bytes is 0; it must be above 0");
   EXPECT_EQ(refusal({.workers = workers, .connect_timeout = absl::ZeroDuration()}),
             "connect_timeout is 0; it must be above 0");
+  EXPECT_EQ(FanOut::Create(link, {.workers = workers, .traffic_class = "scan"}).status().message(),
+            "traffic_class: \"scan\" is not a class of the link, which has no classes");
   EXPECT_THAT(FanOut::Create(nullptr, {.workers = workers}).status(), HasCode(absl::StatusCode::kInvalidArgument));
 }
 
@@ -63,6 +65,8 @@ TEST_F(FanOutRefusalTest, NamesTheOptionTheValueAndTheBound) {
   EXPECT_EQ(Refusal({.timeout = -absl::Seconds(1)}), "timeout: -1s is not above 0");
   EXPECT_EQ(Refusal({.fail_limit = -1}), "fail_limit: -1 is below 0");
   EXPECT_EQ(Refusal({.success_quorum = 0}), "success_quorum: 0 is not between 1 and the number of workers asked, 3");
+  EXPECT_EQ(Refusal({.traffic_class = "scan"}),
+            "traffic_class: \"scan\" is not a class of the link, which has no classes");
   EXPECT_EQ(Refusal({.success_quorum = 4}), "success_quorum: 4 is not between 1 and the number of workers asked, 3");
   EXPECT_EQ(Refusal({.hedge_after = absl::Seconds(1), .hedge_after_quantile = 0.5}),
             "hedge_after and hedge_after_quantile are both set; set one");

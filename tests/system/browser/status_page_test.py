@@ -258,7 +258,7 @@ class ScriptedTest(BrowserTest):
             self.assertEqual(self.shown(name), "–", name)
         self.assertEqual(self.shown("calls"), "– calls")
         self.assertEqual(self.shown("workers-note"), "This program does not tell.")
-        for name in ("tcp", "workers", "clients"):
+        for name in ("tcp", "workers", "clients", "classes"):
             self.assertFalse(self.browser.evaluate(f"byId('{name}').checkVisibility()"), name)
         self.assertEqual(self.admin.asked.count("/workers.json"), 1)
         self.nothing_is_wrong(self.admin.url)
@@ -303,8 +303,10 @@ class ScriptedTest(BrowserTest):
             'sluice_proxy_connections_total{kind="refused"} 5', 'sluice_proxy_tunnels{to="worker"} 32',
             'sluice_proxy_tunnels{to="other"} 1', 'sluice_proxy_tunnel_received_bytes_total{to="worker"} %d',
             'sluice_proxy_tunnel_received_bytes_total{to="other"} 1', bucket.format("0.01", "%d"),
-            bucket.format("+Inf", "%d"), 'sluice_block_seconds_bucket{le="+Inf"} 0', ""))
-        self.admin.metrics = text % (0, 0, 0)
+            bucket.format("+Inf", "%d"), 'sluice_block_seconds_bucket{le="+Inf"} 0',
+            'sluice_class_queued_calls{class="queries"} 1', 'sluice_class_queued_calls{class="scan"} 2',
+            'sluice_class_received_bytes_total{class="queries"} %d', 'sluice_class_received_bytes_total{class="scan"} 0', ""))
+        self.admin.metrics = text % (0, 0, 0, 0)
         self.show()
         for name, expected in {
             "program": "sluice-proxy", "client-connections": "40 connections", "client-calls": "1 call", "refused": "0",
@@ -313,12 +315,15 @@ class ScriptedTest(BrowserTest):
             self.assertEqual(self.shown(name), expected, name)
         unscheduled = "[...byId('unscheduled').rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
         self.assertEqual(self.browser.evaluate(unscheduled), [["to workers", "32", "0 bit/s"], ["to other hosts", "1", "0 bit/s"]])
+        classes = unscheduled.replace("unscheduled", "class-rows")
+        self.assertEqual(self.browser.evaluate(classes), [["queries", "1", "0 bit/s"], ["scan", "2", "0 bit/s"]])
         self.assertEqual(self.browser.evaluate("document.title"), "0 bit/s – sluice-proxy")
-        for name, visible in (("clients", True), ("complete", False), ("incomplete", False)):
+        for name, visible in (("clients", True), ("classes", True), ("complete", False), ("incomplete", False)):
             self.assertEqual(self.browser.evaluate(f"byId('{name}').checkVisibility()"), visible, name)
-        self.admin.metrics = (text % (5_000_000, 10, 10)).replace('"refused"} 5', '"refused"} 7')
+        self.admin.metrics = (text % (5_000_000, 10, 10, 5_000_000)).replace('"refused"} 5', '"refused"} 7')
         self.browser.wait_for(f"{text_of('refused')} === '2'", "refusals to be counted")
         self.assertRegex(self.browser.evaluate(unscheduled)[0][2], r"^\d\S* Mbit/s$")
+        self.assertRegex(self.browser.evaluate(classes)[0][2], r"^\d\S* Mbit/s$")
         self.assertEqual(self.browser.evaluate("[...byId('latencies').rows].map((row) => row.cells[0].textContent)"), ["call"])
         self.assertEqual(self.shown("p99"), "9.90 ms")
         for width in (320, 390, 768, 1280):

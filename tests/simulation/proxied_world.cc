@@ -108,6 +108,10 @@ void ProxiedWorld::StartFanOut() {
     // Some fan-outs state a weight that is too large, so some of the calls never come.
     metadata.push_back({std::string(kWeightField), absl::StrCat(asked.size() + dice_.Below(2))});
   }
+  const size_t traffic_class = network_.DrawClass();
+  if (!network_.schedule.classes.empty() && !dice_.OneIn(3)) {
+    metadata.push_back({std::string(kClassField), network_.schedule.classes[traffic_class].name});
+  }
   for (const size_t worker : asked) {
     SimulatedClient::Request request{.worker = network_.addresses[worker],
                                      .question = {.key = key,

@@ -112,6 +112,14 @@ void SimulatedNetwork::DrawSchedule() {
   schedule.profile.buffer_bytes = dice.Between(16, 128) * 1024;
   // A storm needs ample room, so that requests leave however many are out.
   if (shape.storm) schedule.profile.buffer_bytes = 4 << 20;
+  if (dice.OneIn(2)) return;
+  for (const char* name : {"queries", "scan", "copy"}) {
+    schedule.classes.push_back({.name = name, .weight = std::pow(10, 2 * dice.Fraction())});
+  }
+}
+
+size_t SimulatedNetwork::DrawClass() {
+  return dice.Below(schedule.class_count());
 }
 
 // Without requests nothing may remain charged: aborted calls have drained, and stragglers are gone.

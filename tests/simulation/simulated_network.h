@@ -32,6 +32,7 @@ struct SimulatedNetwork {
   void Breach(const std::string& what);
   // Makes all workers end their calls with errors for `pause`.
   void FailAll(TimePoint::duration pause);
+  size_t DrawClass();  // of a fan-out
   bool IsSlow(size_t worker) const { return worker >= shape.workers - shape.slow_workers; }
   void Note(uint64_t what) { digest = (digest ^ what) * 1099511628211u; }
 

@@ -138,6 +138,7 @@ void SimulatedWorld::StartFanOut() {
   auto set = fan_out_->SetOf(addresses_);
   FanOutRun::Spec spec{.path = "/simulated.Answers/Get",
                        .server_streaming = asked->streaming,
+                       .traffic_class = network_.DrawClass(),
                        .workers = set,
                        .asks = {},
                        .metadata = nullptr,

@@ -92,52 +92,17 @@ void ClientConnection::OnConnectRequest() {
   early_ = opening_.TakeRest();
   phase_ = Phase::kConnecting;
   WatchOpening();
-  absl::StatusOr<std::shared_ptr<Target>> target =
-      proxy_.targets().Find(policy(), connect_target_, proxy_.options().max_targets);
-  if (!target.ok()) return AnswerConnect(target.status());
-  target_ = *std::move(target);
-  if (target_->looked_up()) return OnTargetStep();
-  target_->Wait(*this);
+  dial_ = std::make_unique<TargetDial>(proxy_, policy(), connect_target_,
+                                       [this](const absl::Status& reached) { AnswerConnect(reached); });
 }
 
-void ClientConnection::OnTargetStep() {
+void ClientConnection::AnswerConnect(const absl::Status& reached) {
   if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
-  AnswerConnect(target_->Check());
-}
-
-void ClientConnection::AnswerConnect(const absl::Status& worker) {
-  if (absl::IsPermissionDenied(worker) && origin_.local && proxy_.options().pass_tunnels) {
+  if (absl::IsPermissionDenied(reached) && origin_.local && proxy_.options().pass_tunnels) {
     return StartTunnel(TakeEarly(), PassedTunnel::Kind::kOther);
   }
-  // Unavailable is the status of calls to a name that cannot be looked up.
-  if (absl::IsUnavailable(worker)) return RefuseConnect(absl::NotFoundError(worker.message()), TakeEarly());
-  if (!worker.ok()) return RefuseConnect(worker, TakeEarly());
-  if (target_->connected()) return OpenTunnel();
-  Dial();
-}
-
-void ClientConnection::Dial() {
-  dial_ = std::make_unique<Tunnel>(
-      proxy_.link(), static_cast<int>(proxy_.options().worker_tunnel_receive_bytes),
-      Tunnel::Owner{.on_open = [this] { OnDialled(); },
-                    .on_bytes = nullptr,
-                    .on_backlog = [](bool) {},
-                    .on_over = [this](const absl::Status& why, bool opened) { OnDialOver(why, opened); }});
-  dial_->Connect(target_->addresses());
-}
-
-// The kernel keeps the bytes of a server that speaks first, until the protocol of the client is known.
-void ClientConnection::OnDialled() {
-  if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
-  dial_->SetReading(false);
-  target_->OnReached(dial_->address());
-  OpenTunnelLater();
-}
-
-void ClientConnection::OnDialOver(const absl::Status& why, bool opened) {
-  if (phase_ == Phase::kConnecting && !opened) return RefuseConnect(why, "");
-  // A tunnel that needs it dials again.
-  proxy_.link().AtEndOfTurn([over = std::shared_ptr<Tunnel>(std::move(dial_))] {});
+  if (!reached.ok()) return RefuseConnect(reached, TakeEarly());
+  OpenTunnel();
 }
 
 std::string ClientConnection::TakeEarly() {
@@ -152,16 +117,6 @@ void ClientConnection::OpenTunnel() {
   WatchOpening();
   const std::string early = TakeEarly();
   if (!early.empty()) Open(early);
-}
-
-// Later, since a PassedTunnel or the dial may be on the stack.
-void ClientConnection::OpenTunnelLater() {
-  proxy_.link().AtEndOfTurn([this, weak = weak_from_this()] {
-    const std::shared_ptr<ClientConnection> alive = weak.lock();
-    if (alive == nullptr || phase_ != Phase::kConnecting) return;
-    protocol_.reset();
-    OpenTunnel();
-  });
 }
 
 void ClientConnection::RefuseConnect(const absl::Status& why, std::string early) {
@@ -179,12 +134,18 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   }
   phase_ = Phase::kConnecting;
   early_ = std::move(early);
-  OpenTunnelLater();
+  // Later, since a PassedTunnel may be on the stack.
+  proxy_.link().AtEndOfTurn([this, weak = weak_from_this()] {
+    const std::shared_ptr<ClientConnection> alive = weak.lock();
+    if (alive == nullptr || phase_ != Phase::kConnecting) return;
+    protocol_.reset();
+    OpenTunnel();
+  });
 }
 
 void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.link().timers().Clear(opening_timer_);
-  dial_.reset();
+  if (dial_ != nullptr) dial_->Stop();  // the workers have connections of their own
   protocol_ = Http2Client::Make(proxy_, *this);
   if (protocol_ == nullptr) return End();
   phase_ = Phase::kOpen;
@@ -209,7 +170,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   if (to_worker) proxy_.metrics().CountConnection(ProxyConnection::kWorkerTunnel);
   phase_ = Phase::kOpen;
   SetIdle(false);
-  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(dial_), bytes);
+  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, dial_->TakeTunnel(), bytes);
 }
 
 void ClientConnection::Refuse(std::string response) {
@@ -314,7 +275,7 @@ void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
-  if (target_ != nullptr) target_->Leave(*this);
+  if (dial_ != nullptr) dial_->Stop();
   if (protocol_ != nullptr) protocol_->OnEnd();
   proxy_.held_answers().Count(held_, 0, proxy_.link().now());
   proxy_.Bury(*this);

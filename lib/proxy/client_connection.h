@@ -20,8 +20,7 @@
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/passed_tunnel.h"
 #include "lib/proxy/proxy_event.h"
-#include "lib/proxy/target.h"
-#include "lib/proxy/tunnel.h"
+#include "lib/proxy/target_dial.h"
 #include "lib/proxy/unsent_watch.h"
 
 namespace sluice {
@@ -49,19 +48,9 @@ using AcceptedSocket = std::function<std::unique_ptr<StreamSocket>(StreamSocketE
 // One connection of a client: its socket, and its opening until the protocol is known. CONNECT requests a tunnel, and
 // HTTP/2 may follow within it. Then an Http2Client or a PassedTunnel has the connection. There is one for each
 // connection. Used on the link's thread only.
-//
-// A CONNECT succeeds once a TCP connection to its target stands, so that a client with several addresses tries the next
-// one. If a worker of the target is connected, that suffices. Otherwise the proxy dials a connection before it can know
-// what the client will send in the tunnel. If the tunnel is only forwarded, it uses the dialled connection. If it
-// carries HTTP/2, the dialled connection ends, and the worker makes its own on the first call. Rejected: to give the
-// dialled connection to the worker. Its handshakes take turns in the schedule, and its sockets would need a new owner,
-// a different window and a late TLS; it would save one connection for the first CONNECT to a worker. Rejected: to wait
-// for the worker's own connection. It begins HTTP/2 at once, and a server that expects TLS would log an error for each
-// tunnel that is only forwarded.
 class ClientConnection final : public IdleHook,
                                public std::enable_shared_from_this<ClientConnection>,
-                               private StreamSocketEvents,
-                               private TargetWaiter {
+                               private StreamSocketEvents {
  public:
   // `proxy` must outlive the connection; see ProxyLoop::Bury.
   ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept);
@@ -117,20 +106,14 @@ class ClientConnection final : public IdleHook,
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;
   void OnDisconnected(absl::Status why) override;
-  // TargetWaiter.
-  void OnTargetStep() override;
 
   void WatchOpening();
   void OnHandshakeFailed(const absl::Status& why);
   void Open(absl::string_view bytes);
   void OnConnectRequest();
-  void AnswerConnect(const absl::Status& worker);
-  void Dial();
-  void OnDialled();
-  void OnDialOver(const absl::Status& why, bool opened);
+  void AnswerConnect(const absl::Status& reached);
   std::string TakeEarly();
   void OpenTunnel();
-  void OpenTunnelLater();
   void StartHttp2(const std::string& bytes);
   void StartTunnel(const std::string& bytes, PassedTunnel::Kind kind);
   void Refuse(std::string response);
@@ -147,9 +130,8 @@ class ClientConnection final : public IdleHook,
   TimerQueue::Id opening_timer_;
   std::string connect_target_;
   std::string denial_;                                   // why the client may not call it; empty: it may
-  std::shared_ptr<Target> target_;                       // of that name
   std::string early_;                                    // bytes that came before the tunnel was open
-  std::unique_ptr<Tunnel> dial_;                         // to the target; null: not needed, or given to protocol_
+  std::unique_ptr<TargetDial> dial_;                     // of a CONNECT; null: none came
   UnsentWatch unsent_;                                   // of the bytes written to the client
   HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // the same bytes
   bool going_away_ = false;

@@ -115,6 +115,17 @@ TEST_F(ConnectTest, TheDialledConnectionCarriesAForwardedTunnel) {
   EXPECT_EQ(ConnectedTo().size(), 1U);
 }
 
+TEST_F(ConnectTest, AForwardedTunnelToAConnectedWorkerDialsLater) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  EXPECT_EQ(Call(*NewClient(), worker.address()), "OK");
+  TestSocket socket = Dial(worker.address());
+  EXPECT_EQ(ConnectedTo().size(), 1U);
+  socket.Send("GET / HTTP/1.1\r\n\r\n");
+  socket.ReceiveAll();  // the worker ends it
+  EXPECT_EQ(ConnectedTo().size(), 2U);
+}
+
 // A tunnel to a server of SMTP, SSH or MySQL.
 TEST_F(ConnectTest, TheFirstBytesOfAServerAreKept) {
   StartProxy();

@@ -1,0 +1,72 @@
+#include "lib/proxy/target_dial.h"
+
+#include <utility>
+
+#include "lib/proxy/proxy_loop.h"
+
+namespace sluice {
+
+TargetDial::TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy, const std::string& target,
+                       OnDone on_done)
+    : proxy_(proxy), on_done_(std::move(on_done)) {
+  absl::StatusOr<std::shared_ptr<Target>> found = proxy_.targets().Find(policy, target, proxy_.options().max_targets);
+  if (!found.ok()) {
+    End(found.status());
+    return;
+  }
+  target_ = *std::move(found);
+  if (target_->looked_up()) {
+    OnTargetStep();
+  } else {
+    target_->Wait(*this);
+  }
+}
+
+TargetDial::~TargetDial() {
+  Stop();
+}
+
+void TargetDial::Stop() {
+  if (target_ != nullptr) target_->Leave(*this);
+  tunnel_.reset();
+}
+
+void TargetDial::OnTargetStep() {
+  const absl::Status checked = target_->Check();
+  // Unavailable is the status of calls to a name that cannot be looked up.
+  if (absl::IsUnavailable(checked)) return End(absl::NotFoundError(checked.message()));
+  if (!checked.ok() || target_->connected()) return End(checked);
+  Dial();
+}
+
+void TargetDial::Dial() {
+  tunnel_ = std::make_unique<Tunnel>(
+      proxy_.link(), static_cast<int>(proxy_.options().worker_tunnel_receive_bytes),
+      Tunnel::Owner{.on_open = [this] { OnOpen(); },
+                    .on_bytes = nullptr,
+                    .on_backlog = [](bool) {},
+                    .on_over = [this](const absl::Status& why, bool opened) { OnOver(why, opened); }});
+  tunnel_->Connect(target_->addresses());
+}
+
+// The kernel keeps the bytes of a server that speaks first, until the protocol of the client is known.
+void TargetDial::OnOpen() {
+  tunnel_->SetReading(false);
+  target_->OnReached(tunnel_->address());
+  End(absl::OkStatus());
+}
+
+// A tunnel that needs the connection after its end dials again.
+void TargetDial::OnOver(const absl::Status& why, bool opened) {
+  proxy_.link().AtEndOfTurn([over = std::shared_ptr<Tunnel>(std::move(tunnel_))] {});
+  if (!opened) End(why);
+}
+
+// Later, since the tunnel may be on the stack.
+void TargetDial::End(const absl::Status& reached) {
+  proxy_.link().AtEndOfTurn([this, alive = std::weak_ptr<const void>(alive_), reached] {
+    if (!alive.expired()) on_done_(reached);
+  });
+}
+
+}  // namespace sluice

@@ -61,7 +61,7 @@ class Worker final : private ConnectorEvents {
   void Connect();  // does nothing if the worker is connected or tries to be
   // Ends the back-off after a failure. Its address is known to accept connections.
   void ConnectNow() { connector_.ConnectNow(); }
-  void Close();    // permanently: all waiting and sent calls end
+  void Close();  // permanently: all waiting and sent calls end
   bool connected() const { return connection_ != nullptr; }
   // Calls the waiter once, when the worker is connected. The worker must not be connected yet.
   void AwaitConnected(ConnectedWaiter& waiter) { awaiting_.push_back(waiter); }

@@ -136,6 +136,8 @@ class BadWorkerMeasurement:
             "warm_up_s": run.warm_up_s,
             "seconds": run.seconds,
         }
+        if run.variant.classes:
+            config["schedule"]["classes"] = [{"name": name, "weight": weight} for name, weight in run.variant.classes]
         if run.variant.budget_bytes:
             config["schedule"]["budget"] = str(run.variant.budget_bytes)
         if run.transport == "tls":

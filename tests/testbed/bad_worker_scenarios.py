@@ -25,6 +25,7 @@ _RACK_S = 25
 _MEGABYTE = 1 << 20
 _SCAN_CALLS = 1024
 _SMALL_CALLS = 10
+_CLASS_WEIGHT = 3  # of small, if that of other is 1
 _OVERFLOW = 8  # budget over buffer, to make the port overflow
 
 
@@ -41,11 +42,15 @@ class Group:
     fan_outs: int = 0
     timeout_s: float = _FAN_OUT_TIMEOUT_S
     merge_s: float = 0
+    traffic_class: str = ""
     warm_up: bool = True
 
     def config(self, addresses):
         workers = [worker if isinstance(worker, str) else addresses[worker] for worker in self.workers]
-        return {**dataclasses.asdict(self), "workers": workers}
+        config = {**dataclasses.asdict(self), "workers": workers}
+        if not self.traffic_class:
+            del config["traffic_class"]  # builds before classes do not have it
+        return config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Variant:
     fault: Fault = Fault()
     budget_bytes: int = 0  # 0: adapts
     policy: str = ""  # instead of the run's policy
+    classes: tuple = ()  # pairs of name and weight
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +76,8 @@ class Bound:
 
     @property
     def text(self):
-        return f">= {self.at_least:g}" if self.at_most is None else f"<= {self.at_most:g}"
+        bounds = [(">=", self.at_least), ("<=", self.at_most)]
+        return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,6 +221,23 @@ def _scan(flags):
     return Scenario(link, variants, bounds)
 
 
+def _classes(flags):
+    # Both groups always have more to receive than the link takes.
+    link = _link(flags, workers=64, machines=8)
+    small = Group(SMALL, tuple(range(32)), flags.response or 10240, readers=8, traffic_class=SMALL)
+    other = Group(OTHER, tuple(range(32, 64)), flags.large or _MEGABYTE // 8, readers=2, traffic_class=OTHER)
+    one_class = tuple(dataclasses.replace(group, traffic_class="") for group in (small, other))
+    variants = (
+        Variant(HEALTHY, one_class, budget_bytes=flags.budget),
+        Variant(BAD, (small, other), budget_bytes=flags.budget, classes=((SMALL, _CLASS_WEIGHT), (OTHER, 1))),
+    )
+    bounds = (
+        Bound("goodput_over_other", at_least=0.95 * _CLASS_WEIGHT, at_most=1.05 * _CLASS_WEIGHT),
+        Bound(f"total_goodput_over_{HEALTHY}", at_least=0.97),
+    )
+    return Scenario(link, variants, bounds, ways=("library",))
+
+
 def _proxy_rto(flags):
     link = _link(flags, workers=32, machines=8)
     small = Group(SMALL, tuple(range(link.workers)), flags.response or 10240)
@@ -235,5 +259,6 @@ SCENARIOS = {
     "lossy": _lossy,
     "slow-merge": _slow_merge,
     "scan": _scan,
+    "classes": _classes,
     "proxy-rto": _proxy_rto,
 }

@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from bad_worker_scenarios import ALONE, BAD, HEALTHY, SMALL
+from bad_worker_scenarios import ALONE, BAD, HEALTHY, OTHER, SMALL
 from units import format_mbps
 
 _NO_BUDGET = 2**62  # the policy unscheduled reports the largest number
@@ -83,6 +83,8 @@ def figures_of(runs):
         "total_goodput_bps": _total_goodput_bps(bad),
         "inferred_over_kernel": _over(bad["inferred_rto_waits"], bad["tcp_timeouts"]),
     }
+    if OTHER in bad["groups"]:
+        figures["goodput_over_other"] = _over(small["goodput_bps"], bad["groups"][OTHER]["goodput_bps"])
     for control in (HEALTHY, ALONE):
         if control in runs:
             controls = runs[control]["groups"][SMALL]

@@ -37,7 +37,8 @@ absl::Status LoadGroup::Start(std::shared_ptr<Link> link, const std::string& ca)
     stubs_ = ConnectByHand(workers);
     return absl::OkStatus();
   }
-  FanOut::Options options{.workers = workers, .connect_timeout = absl::Seconds(60)};
+  FanOut::Options options{
+      .workers = workers, .connect_timeout = absl::Seconds(60), .traffic_class = config_.traffic_class()};
   if (!ca.empty()) options.tls.emplace(TlsOptions{.ca_file = ca});
   absl::StatusOr<std::unique_ptr<FanOut>> fan_out = FanOut::Create(std::move(link), std::move(options));
   if (!fan_out.ok()) return fan_out.status();

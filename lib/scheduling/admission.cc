@@ -131,13 +131,14 @@ bool Admission::WindowIsOpen(const QueuedBlock& block) const {
     return budget_.idle() ? window_.FirstRequests(budget_.bytes(), of, share)
                           : window_.Requests(budget_.bytes(), of, share);
   };
-  double full = 0;
-  for (size_t of = 0; of < options_.class_count(); ++of) {
-    full += static_cast<double>(Ungranted(of)) / static_cast<double>(window(of, 1));
-  }
   const size_t traffic_class = block.traffic_class;
   const int64_t ungranted = std::min(Ungranted(traffic_class), WorkUpTo(block).ungranted_calls);
-  return full < 1 || ungranted < window(traffic_class, order_.ShareOf(traffic_class));
+  if (ungranted < window(traffic_class, order_.ShareOf(traffic_class))) return true;
+  double full = 0;
+  for (size_t of = 0; of < options_.class_count() && full < 1; ++of) {
+    full += static_cast<double>(Ungranted(of)) / static_cast<double>(window(of, 1));
+  }
+  return full < 1;
 }
 
 bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {

@@ -131,8 +131,9 @@ void BlockQueue::SetRank(QueuedBlock& block, int rank) {
 
 RankedWork BlockQueue::WorkUpTo(size_t traffic_class, int rank) const {
   RankedWork sum;
+  const auto& ranks = classes_[traffic_class].work;
   for (int i = 0; i <= rank; ++i) {
-    const RankedWork& work = classes_[traffic_class].work[static_cast<size_t>(i)];
+    const RankedWork& work = ranks[static_cast<size_t>(i)];
     sum.ungranted_calls += work.ungranted_calls;
     sum.remaining_bytes += work.remaining_bytes;
   }

@@ -88,16 +88,6 @@ void GrantQueue::Link(QueuedWorker& worker, size_t traffic_class) {
   classes_[traffic_class].by_age.insert(calls);
 }
 
-Call* GrantQueue::first(size_t traffic_class) {
-  auto& turns = classes_[traffic_class].turns;
-  return turns.empty() ? nullptr : &*turns.begin()->turns.begin();
-}
-
-Call* GrantQueue::oldest(size_t traffic_class) {
-  auto& by_age = classes_[traffic_class].by_age;
-  return by_age.empty() ? nullptr : &*by_age.begin()->by_age.begin();
-}
-
 Call* GrantQueue::HeldTooLong(TimePoint now) {
   if (held_.empty()) return nullptr;
   Call& longest = *held_.begin()->all.begin();

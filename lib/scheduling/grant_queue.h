@@ -44,8 +44,14 @@ class GrantQueue {
 
   // Return the first call of the class by turn, and the oldest message of its oldest block. Null if no wanted call of
   // the class has a turn.
-  Call* first(size_t traffic_class);
-  Call* oldest(size_t traffic_class);
+  Call* first(size_t traffic_class) {
+    auto& turns = classes_[traffic_class].turns;
+    return turns.empty() ? nullptr : &*turns.begin()->turns.begin();
+  }
+  Call* oldest(size_t traffic_class) {
+    auto& by_age = classes_[traffic_class].by_age;
+    return by_age.empty() ? nullptr : &*by_age.begin()->by_age.begin();
+  }
   Call* HeldTooLong(TimePoint now);  // null if no call was held for kHoldLimit
   Call* first_unwanted() { return unwanted_.empty() ? nullptr : &*unwanted_.begin()->unwanted.begin(); }
 

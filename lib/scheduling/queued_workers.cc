@@ -36,12 +36,16 @@ void QueuedWorkers::Forget(uint32_t id) {
 
 bool QueuedWorkers::LookAt(QueuedWorker& worker, TimePoint now) {
   const bool open = !laps_.IsFull(worker, now);
-  for (size_t i = 0; i < class_count_ && open != worker.open; ++i) {
-    ready_calls_[i] += open ? worker.classes[i].ready_calls : -worker.classes[i].ready_calls;
+  if (open != worker.open) {
+    for (size_t i = 0; i < class_count_; ++i) {
+      ready_calls_[i] += open ? worker.classes[i].ready_calls : -worker.classes[i].ready_calls;
+    }
+    queue_.SetOpen(worker, open);
   }
-  queue_.SetOpen(worker, open);
-  for (ClassCalls& calls : worker.classes) {
-    if (open && !calls.held.empty()) LetGo(calls, now);
+  if (open && worker.held_calls > 0) {
+    for (ClassCalls& calls : worker.classes) {
+      if (!calls.held.empty()) LetGo(calls, now);
+    }
   }
   return open;
 }

@@ -83,8 +83,11 @@ bool ServiceOrder::UsesTurn(size_t traffic_class) const {
 }
 
 bool ServiceOrder::HasTurn(size_t traffic_class) const {
-  const auto place = std::find(turns_.begin(), turns_.end(), traffic_class);
-  return std::none_of(turns_.begin(), place, [this](size_t other) { return UsesTurn(other); });
+  for (const size_t other : turns_) {
+    if (other == traffic_class) break;
+    if (UsesTurn(other)) return false;
+  }
+  return true;
 }
 
 Call* ServiceOrder::FirstReady(size_t traffic_class) const {
@@ -92,6 +95,7 @@ Call* ServiceOrder::FirstReady(size_t traffic_class) const {
 }
 
 Call* ServiceOrder::NextReady(TimePoint now) {
+  if (queue_.empty()) return nullptr;
   if (Call* const call = queue_.HeldTooLong(now)) return call;
   const auto is_ready = [this](size_t traffic_class) { return queue_.first(traffic_class) != nullptr; };
   if (std::none_of(turns_.begin(), turns_.end(), is_ready)) return queue_.first_unwanted();
@@ -120,8 +124,10 @@ QueuedBlock* ServiceOrder::NextWaiting() {
 
 bool ServiceOrder::ReadyPrecedes(const QueuedBlock& block) const {
   const size_t traffic_class = block.traffic_class;
-  const auto place = std::find(turns_.begin(), turns_.end(), traffic_class);
-  if (std::any_of(turns_.begin(), place, [this](size_t other) { return queue_.first(other) != nullptr; })) return true;
+  for (const size_t other : turns_) {
+    if (other == traffic_class) break;
+    if (queue_.first(other) != nullptr) return true;
+  }
   const Call* const ready = FirstReady(traffic_class);
   if (ready == nullptr) return false;
   return OldestIsDue(traffic_class) ? ready->block->id <= block.id : !(block.order() < ready->block->order());

@@ -134,6 +134,7 @@ bool Admission::WindowIsOpen(const QueuedBlock& block) const {
   const size_t traffic_class = block.traffic_class;
   const int64_t ungranted = std::min(Ungranted(traffic_class), WorkUpTo(block).ungranted_calls);
   if (ungranted < window(traffic_class, order_.ShareOf(traffic_class))) return true;
+  if (options_.class_count() == 1) return false;
   double full = 0;
   for (size_t of = 0; of < options_.class_count() && full < 1; ++of) {
     full += static_cast<double>(Ungranted(of)) / static_cast<double>(window(of, 1));

@@ -97,10 +97,12 @@ Call* ServiceOrder::FirstReady(size_t traffic_class) const {
 Call* ServiceOrder::NextReady(TimePoint now) {
   if (queue_.empty()) return nullptr;
   if (Call* const call = queue_.HeldTooLong(now)) return call;
-  const auto is_ready = [this](size_t traffic_class) { return queue_.first(traffic_class) != nullptr; };
-  if (std::none_of(turns_.begin(), turns_.end(), is_ready)) return queue_.first_unwanted();
-  // If a request has the turn, responses of other classes wait.
-  return FirstReady(*std::find_if(turns_.begin(), turns_.end(), [this](size_t first) { return UsesTurn(first); }));
+  bool request_has_turn = false;
+  for (const size_t traffic_class : turns_) {
+    if (queue_.first(traffic_class) != nullptr) return request_has_turn ? nullptr : FirstReady(traffic_class);
+    request_has_turn = request_has_turn || UsesTurn(traffic_class);
+  }
+  return queue_.first_unwanted();
 }
 
 Call* ServiceOrder::NextEarly() {

@@ -24,11 +24,12 @@ namespace {
 class MetricCatalogueTest : public ::testing::Test {
  protected:
   MetricCatalogueTest() {
-    // Include a connection, a shared link and all faults: otherwise the round trip, the lease and the faults are
-    // missing.
+    // Include a class of traffic, a connection, a shared link and all faults: otherwise the classes, the round trip,
+    // the lease and the faults are missing.
     aggregator_metrics_.SetGaugeSource([] {
       LinkGauges gauges{
           .leased = true, .connections = 1, .min_rtt = absl::ZeroDuration(), .smoothed_rtt = absl::ZeroDuration()};
+      gauges.classes = {{.name = "queries"}};
       for (int fault = 0; fault < kWorkerFaults; ++fault) {
         gauges.worker_faults.emplace_back("10.0.0.1:20000", static_cast<WorkerFault>(fault));
       }
@@ -56,7 +57,7 @@ MetricCatalogue Documented(const std::string& program) {
 }
 
 std::set<std::string> FreeLabels() {
-  return {"version", "compiler", "worker"};
+  return {"version", "compiler", "worker", "class"};
 }
 
 TEST_F(MetricCatalogueTest, TheAggregatorShowsWhatIsDocumented) {

@@ -105,7 +105,7 @@ void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
   stream.unsure_bytes = std::max<int64_t>(stream.unsure_bytes - message_bytes, 0);
   MarkStalled(stream, now);
   if (message_bytes > 0) stream.since = now;
-  if (Outstanding(stream) <= 0) stream.stalled = false;
+  if (Owed(stream) <= 0) stream.stalled = false;
 }
 
 // Returns the number of bytes without length prefixes, which do not count as progress.
@@ -132,11 +132,12 @@ int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
 void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now) {
   // `bytes` restore the room of the received prefixes, and of a few bytes that came in the spare room. The rest is
   // granted.
+  MarkStalled(stream, now);
+  const int64_t owed_bytes = Owed(stream);
   const int64_t prefix_bytes = std::exchange(stream.prefix_bytes, 0);
   const int64_t granted_bytes = std::max<int64_t>(bytes - prefix_bytes, 0);
   if (granted_bytes > 0) granted_ = true;
   if (granted_bytes > kRoomBytes) workers_[connection.worker].granted = true;
-  MarkStalled(stream, now);
   if (granting_ && !stream.ready && granted_bytes > 0) {
     stream.early_bytes += granted_bytes;
     const auto waits = [this](const auto& other) {
@@ -145,10 +146,9 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
     if (std::any_of(connection.streams.begin(), connection.streams.end(), waits)) ++early_beside_;
   }
   if (stream.ready_in_turn) stream.unsure_bytes += granted_bytes;
-  // Start the timer if no bytes of an earlier grant are outstanding. Prefixes use the room of the window and none of
-  // these bytes, so add them back. Do not restart a running timer while the window has more than one byte: granted
-  // bytes and room look the same.
-  const bool idle = stream.window_bytes + prefix_bytes - kRoomBytes <= stream.early_bytes;
+  // Start the timer if no bytes of an earlier grant are outstanding. Do not restart a running timer while the window
+  // has more than one byte: granted bytes and room look the same.
+  const bool idle = owed_bytes <= stream.early_bytes;
   if (idle && (stream.window_bytes <= 1 || now - stream.since >= stall_time_)) stream.since = now;
   stream.window_bytes += bytes;
 }
@@ -320,13 +320,17 @@ void WireOracle::CheckShares() {
 }
 
 void WireOracle::MarkStalled(Stream& stream, TimePoint now) const {
-  if (now - stream.since >= stall_time_ && Outstanding(stream) > stream.early_bytes) stream.stalled = true;
+  if (now - stream.since >= stall_time_ && Owed(stream) > stream.early_bytes) stream.stalled = true;
 }
 
 int64_t WireOracle::Outstanding(const Stream& stream) const {
   return std::max<int64_t>(stream.window_bytes - kRoomBytes, 0);
 }
 
+// Prefixes use the room of the window and none of the granted bytes, so add those back that no grant has restored yet.
+int64_t WireOracle::Owed(const Stream& stream) const {
+  return stream.window_bytes + stream.prefix_bytes - kRoomBytes;
+}
 int64_t WireOracle::EarlyCost(const Stream& stream) const {
   return Cost(std::min(stream.early_bytes, Outstanding(stream)));
 }

@@ -125,6 +125,7 @@ class WireOracle {
   void TakeReset(size_t worker, TimePoint now);
   void MarkStalled(Stream& stream, TimePoint now) const;
   int64_t Outstanding(const Stream& stream) const;
+  int64_t Owed(const Stream& stream) const;
   int64_t EarlyCost(const Stream& stream) const;
   int64_t Charge(const Stream& stream) const;
   bool IsForgotten(const Stream& stream) const;

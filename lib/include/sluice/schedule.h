@@ -35,7 +35,6 @@ struct TrafficClass {
   static constexpr size_t kMaxClasses = 16;  // of one link
   static constexpr double kMinWeight = 0.001;
   static constexpr double kMaxWeight = 1000;
-
   static constexpr size_t kMaxNameBytes = 32;
 
   std::string name;   // 1 to kMaxNameBytes of a-z, A-Z, 0-9, "_", "-" and "."; different from other classes

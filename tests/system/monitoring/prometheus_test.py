@@ -22,8 +22,8 @@ _PROGRAMS = []  # the folder of the programs
 
 # Prometheus creates this series for firing alerts. Without problems it does not exist.
 _OF_ALERTS = re.compile(r"ALERTS\b")
-# This series exists only while a worker has a fault.
-_OF_FAULTS = re.compile(r"sluice_worker_fault\b")
+# These series exist only while a worker has a fault, or with classes of traffic.
+_NOT_ALWAYS = re.compile(r"sluice_worker_fault\b|sluice_class_")
 # Alerts about the machine may fire, because it may be busy and its network has other users.
 _MAY_FIRE = {"SluiceTimersLate", "SluiceSpuriousTimeouts"}
 # Older kernels do not report these timeouts, and the recording rule then uses a different series.
@@ -113,7 +113,7 @@ class HealthyTest(MonitoringTest):
         for where, query in asked:
             self.assertTrue(selectors(query), f"{where} asks for nothing")
             for selector in selectors(query):
-                if not _OF_ALERTS.match(selector) and not _OF_FAULTS.match(selector) and of_this_kernel(selector):
+                if not _OF_ALERTS.match(selector) and not _NOT_ALWAYS.match(selector) and of_this_kernel(selector):
                     wanted.setdefault(selector, where)
         self.none_is_missing({selector: f"{selector}  ({where})" for selector, where in wanted.items()})
 
@@ -123,7 +123,7 @@ class HealthyTest(MonitoringTest):
             for heading, samples in documented_metrics()
             for job in _JOBS[heading]
             for sample in samples
-            if of_this_kernel(sample) and not _OF_FAULTS.match(sample)
+            if of_this_kernel(sample) and not _NOT_ALWAYS.match(sample)
         }
         self.assertTrue(wanted)
         self.none_is_missing(wanted)

@@ -366,7 +366,7 @@ WorkerLoad LinkSchedule::Load(uint32_t id) const {
 TrafficClassState LinkSchedule::ClassState(size_t traffic_class) const {
   const GrantWindow& window = calls_.window();
   return {.waiting_calls = blocks_.waiting_calls(traffic_class),
-          .received_bytes = calls_.received_bytes(traffic_class),
+          .received_bytes = order_.received_bytes(traffic_class),
           .grant_window = granting_ ? window.Requests(budget_.bytes(), traffic_class, 1) : 0,
           .least_grant_window =
               granting_ ? window.Requests(budget_.bytes(), traffic_class, order_.ShareOf(traffic_class)) : 0};

@@ -18,8 +18,7 @@ LiveCalls::LiveCalls(const ScheduleOptions& options)
       queue_(options.class_count()),
       window_(options),
       sent_(options.class_count()),
-      order_(options, blocks_, workers_, queue_, sent_, budget_),
-      received_bytes_(options.class_count()) {}
+      order_(options, blocks_, workers_, queue_, sent_, budget_) {}
 
 void LiveCalls::SetProfile(const LinkProfile& profile) {
   budget_.SetProfile(profile);
@@ -123,7 +122,7 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_
 void LiveCalls::Receive(Call& call, int64_t bytes, TimePoint now) {
   const int64_t before_bytes = laps_.received_bytes();
   outstanding_.Receive(call, bytes, now);
-  if (!call.block->ahead) received_bytes_[call.block->traffic_class] += laps_.received_bytes() - before_bytes;
+  order_.OnReceived(call, laps_.received_bytes() - before_bytes);
   Settle(call, now);
 }
 

@@ -68,9 +68,6 @@ class LiveCalls {
   SentCalls& sent() { return sent_; }
   ServiceOrder& order() { return order_; }
 
-  // The response bytes of a class that came, since the start, in units of the budget.
-  int64_t received_bytes(size_t traffic_class) const { return received_bytes_[traffic_class]; }
-
   void Check() const;  // asserts the invariants
 
  private:
@@ -95,8 +92,7 @@ class LiveCalls {
   GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;
   ServiceOrder order_;
-  uint64_t last_message_ = 0;            // that was ready
-  std::vector<int64_t> received_bytes_;  // by class
+  uint64_t last_message_ = 0;  // that was ready
   int64_t submitted_ = 0;
   int64_t ended_ = 0;
 };

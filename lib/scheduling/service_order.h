@@ -38,6 +38,12 @@ class ServiceOrder {
 
   // Records bytes of this cost that are granted to a call. Call it before the call leaves its place.
   void OnGranted(const Call& call, int64_t cost_bytes);
+  // Records bytes of this cost that came.
+  void OnReceived(const Call& call, int64_t cost_bytes) {
+    if (!call.block->ahead) classes_[call.block->traffic_class].received_bytes += cost_bytes;
+  }
+  // Returns the cost of what came of the class since the start.
+  int64_t received_bytes(size_t traffic_class) const { return classes_[traffic_class].received_bytes; }
 
   // The indices of the classes, by turn. The next OnGranted changes it.
   const std::vector<size_t>& classes() const { return turns_; }
@@ -55,6 +61,7 @@ class ServiceOrder {
 
  private:
   struct ServiceClass {
+    int64_t received_bytes = 0;
     int64_t overtook_bytes = 0;  // cost of what others got since the last turn of the oldest call
     // How far the class is ahead of the virtual time of the link, in units of the budget by weight. A class that could
     // not use its turns would fall behind. It counts as 0 then, so it saves up nothing. The virtual time itself is not

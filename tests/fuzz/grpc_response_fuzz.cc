@@ -102,8 +102,8 @@ void Replay(absl::string_view input, Call& call) {
 }
 
 StreamEnd EndOf(uint8_t byte) {
-  const StreamEnd::Kind kKinds[] = {StreamEnd::Kind::kComplete, StreamEnd::Kind::kReset,
-                                        StreamEnd::Kind::kUnhandled, StreamEnd::Kind::kLost};
+  const StreamEnd::Kind kKinds[] = {StreamEnd::Kind::kComplete, StreamEnd::Kind::kReset, StreamEnd::Kind::kUnhandled,
+                                    StreamEnd::Kind::kLost};
   return {kKinds[byte & 3], static_cast<Http2Error>(byte >> 4)};
 }
 

@@ -172,7 +172,7 @@ TEST(ResponseReaderEndTest, AResetIsMapped) {
 // A server that has responded before it has read the whole request resets the stream (RFC 9113, section 8.1).
 TEST(ResponseReaderEndTest, TrailersHoldHoweverTheStreamCloses) {
   for (const StreamEnd& close : {StreamEnd{StreamEnd::Kind::kReset, Http2Error::kNoError},
-                                StreamEnd{StreamEnd::Kind::kReset, Http2Error::kCancel}, kLost, kUnhandled}) {
+                                 StreamEnd{StreamEnd::Kind::kReset, Http2Error::kCancel}, kLost, kUnhandled}) {
     ResponseReader ok({});
     ok.OnHeaders(Head(), false);
     ok.OnData(FrameMessage("hello"), false);

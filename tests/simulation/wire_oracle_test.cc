@@ -203,6 +203,19 @@ TEST_F(WireOracleTest, LengthPrefixesAreNoProgress) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
+// Of three granted bytes one comes, and then a prefix, which leaves no more of the window than its room.
+TEST_F(WireOracleTest, AStallLastsWhilePrefixesFillTheWindow) {
+  const std::string prefix("\0\0\0\0\1", 5);
+  Send(Request(1));
+  Receive(Frame(1, 4, 1, "headers") + Frame(0, 0, 1, prefix));
+  AskAndBeReady(3);
+  Send(Grant(1, 5 + 3));
+  now_ += std::chrono::milliseconds(400);
+  Receive(Frame(0, 0, 1, "x" + prefix));
+  Send(Grant(1, 5) + Grant(3, 5 + 28'650));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
 TEST_F(WireOracleTest, RoomForThePrefixThatHasComeIsNoGrant) {
   Send(Request(1));
   Receive(Frame(1, 4, 1, "headers") + Frame(0, 0, 1, std::string(5, '\0')));

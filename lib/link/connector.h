@@ -81,7 +81,7 @@ class Connector final : public ConnectionEvents, private Scheduled {
   bool backs_off_ = false;
   std::shared_ptr<void> look_up_;
   std::vector<WorkerAddress> addresses_;  // except those whose HTTP/2 or TLS has failed
-  bool tried_one_ = false;                // of the name, since the look-up
+  bool tried_one_ = false;                // an address was tried since the look-up
   bool waits_for_room_ = false;
   BlockId room_ = 0;
   bool handshake_out_ = false;

@@ -25,7 +25,7 @@ class SilenceWatch {
 
   enum class Verdict { kAlive, kPing, kFrozen };
 
-  // What the connection has received since it began.
+  // Counts what the connection has received since it began.
   struct Received {
     uint64_t bytes = 0;
     uint64_t stream_frames = 0;  // HEADERS and DATA
@@ -46,8 +46,7 @@ class SilenceWatch {
 
   uint64_t bytes_ = 0;  // at the last look
   int silent_looks_ = 0;
-  int unanswered_looks_ = 0;
-  bool waits_for_answer_ = false;
+  std::optional<int> unanswered_looks_;  // since the PING; none: no PING is unanswered
   std::optional<Ping> last_ping_;
 };
 

@@ -7,7 +7,7 @@
 namespace sluice {
 
 std::vector<WorkerAddress> AlternateFamilies(std::vector<WorkerAddress> addresses) {
-  std::vector<WorkerAddress> families[2];  // of the first address, and the other
+  std::vector<WorkerAddress> families[2];  // [0]: the family of the first address
   for (WorkerAddress& address : addresses) {
     const bool other = !families[0].empty() && IsIpv6(address) != IsIpv6(families[0].front());
     families[other ? 1 : 0].push_back(std::move(address));

@@ -91,7 +91,7 @@ void HappyEyeballsSocket::OnAttemptFailed(const absl::Status& why) {
   Apply(decision_.OnAttemptFailed(executor_.Now()));
 }
 
-// The code is that of the last failure: an attempt that times out is the last to end.
+// Returns the code of the last failure: an attempt that times out ends last.
 absl::Status HappyEyeballsSocket::Failure() const {
   std::vector<absl::string_view> reasons;
   for (size_t i = 0; i < std::min(failures_.size(), kMaxReportedFailures); ++i) {

@@ -131,7 +131,7 @@ class ClientConnection final : public IdleHook,
   std::string connect_target_;
   std::string denial_;                                   // why the client may not call it; empty: it may
   std::string early_;                                    // bytes that came before the tunnel was open
-  std::unique_ptr<TargetDial> dial_;                     // of a CONNECT; null: none came
+  std::unique_ptr<TargetDial> dial_;                     // null: no CONNECT came
   UnsentWatch unsent_;                                   // of the bytes written to the client
   HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // the same bytes
   bool going_away_ = false;

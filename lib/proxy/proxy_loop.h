@@ -100,7 +100,7 @@ class ProxyLoop {
   TargetTable& targets() { return targets_; }
   CalledMethods& methods() { return methods_; }
   // Hands the stream of a call to the schedule, in the block of its fan-out. If that block has ended, `make` is called
-  // a second time. The class of the first call is that of its block. After an error the stream is destroyed.
+  // a second time. A block has the class of its first call. After an error the stream is destroyed.
   using MakeStream = std::function<std::unique_ptr<ScheduledStream>()>;
   absl::Status Submit(const MakeStream& make, const ForwardedHead& head, size_t traffic_class, TimePoint deadline);
   // A bound that is exceeded ends calls at the end of the turn, and never in the stack that counts. The holders of

@@ -85,8 +85,8 @@ struct FanOutOptions {
   // Maximum share of this FanOut's requests that are hedges, 0 to 1. A few are allowed at the start.
   double hedge_ratio = 0.1;
 
-  // Name of the class of traffic that shares the link for this fan-out (ScheduleOptions::classes of the Link). Empty:
-  // that of FanOut::Options. A name that the link does not have is an error.
+  // Name of the class of traffic that shares the link for this fan-out (ScheduleOptions::classes of the Link). If it
+  // is empty, FanOut::Options names the class. If the link has no such class, the fan-out ends with InvalidArgument.
   std::string traffic_class;
 
   // Sent to every worker.
@@ -253,7 +253,7 @@ class FanOut {
 
   const std::shared_ptr<Link> link_;
   const Options options_;                    // except for the workers: addresses_ has them
-  const std::vector<TrafficClass> classes_;  // of the link; the names of a link stay
+  const std::vector<TrafficClass> classes_;  // of the link, whose names never change
   mutable std::mutex mutex_;
   // Guarded by mutex_, up to look_ups_.
   std::unique_ptr<WorkerList> list_;  // the entries that the workers come from

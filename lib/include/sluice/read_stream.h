@@ -19,7 +19,7 @@ struct ReadOptions {
   // Time for the whole read; the reader's block_timeout applies to each block as well.
   absl::Duration timeout = absl::InfiniteDuration();
   // Called once the file is known, before any of its bytes are requested, and again if the file turns out to be striped
-  // anew. The read ends with an error that `admit` returns, and the link has then carried none of its bytes. The link's
+  // anew. If `admit` returns an error, the read ends with it, and the link carries none of its bytes. The link's
   // thread calls `admit`, until shortly after the stream is dropped. `admit` must not wait. May be null.
   std::function<absl::Status(const ReadHeader& header)> admit = nullptr;
 };

@@ -32,7 +32,7 @@ absl::StatusOr<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 // A class of traffic. While several classes have more to send than the link can take, the granted bytes are shared by
 // weight. A class without traffic leaves its part to the others.
 struct TrafficClass {
-  static constexpr size_t kMaxClasses = 16;  // of one link
+  static constexpr size_t kMaxClasses = 16;  // maximum for one link
   static constexpr double kMinWeight = 0.001;
   static constexpr double kMaxWeight = 1000;
   static constexpr size_t kMaxNameBytes = 32;

@@ -317,12 +317,14 @@ TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
   TestListener listener("127.0.0.1:0", [&](int fd) {
     ReceiveAtLeast(fd, 1);  // so that the tunnel is open
     timeouts.Add(absl::StrCat(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)));
+    ReceiveAtLeast(fd, 1);  // until the client goes
   });
   TestSocket socket = Dial(listener.address().text);
+  socket.Send("\x16");
+  // The far end is found among all descriptors of the process, so none may come or go meanwhile.
+  EXPECT_THAT(timeouts.Await(1), ::testing::ElementsAre("0"));
   EXPECT_EQ(option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
   EXPECT_EQ(option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE), 1);
-  socket.Send("\x16");
-  EXPECT_THAT(timeouts.Await(1), ::testing::ElementsAre("0"));
 }
 
 TEST_F(TunnelTest, ManyBytesPassBothWays) {

@@ -15,6 +15,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
+#include "lib/storage/serving/grpc_log.h"
 
 namespace sluice {
 namespace {
@@ -44,6 +45,7 @@ class Aggregator {
   }
 
   absl::Status Run() {
+    LogWhatGrpcLogs();
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     auto server = AggregatorServer::Start(options_, io_thread);

@@ -13,6 +13,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/net/io_thread.h"
+#include "lib/storage/serving/grpc_log.h"
 #include "lib/storage/stripe/stripe_store.h"
 #include "worker/worker_config.h"
 #include "worker/worker_server.h"
@@ -44,6 +45,7 @@ class Worker {
   }
 
   absl::Status Run() {
+    LogWhatGrpcLogs();
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     const absl::StatusOr<std::unique_ptr<WorkerServer>> server = WorkerServer::Start(options_, io_thread);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/plan.h"
 #include "sluice/worker_fault.h"
 
 #include "absl/time/time.h"
@@ -43,6 +44,16 @@ void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
   }
 }
 
+// May be right: the port may take more than its share of a switch's memory.
+void WarnOfLargeBudget(const Link::Options& options) {
+  const ScheduleOptions& schedule = options.schedule;
+  if (!options.budget.buffer_known || schedule.policy == SchedulePolicy::kUnscheduled) return;
+  const int64_t buffer_bytes = BufferBudgetBytes(schedule.profile);
+  if (schedule.budget_bytes.value_or(0) <= buffer_bytes) return;
+  Log(LogLevel::kWarning, "the budget is larger than the buffer of the port, so responses may overflow it",
+      {{"budget_bytes", *schedule.budget_bytes}, {"buffer_bytes", buffer_bytes}});
+}
+
 }  // namespace
 
 void LogLease(const absl::Status& state) {
@@ -53,6 +64,7 @@ void LogLease(const absl::Status& state) {
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options) {
   options.budget.on_change = LogBudget;
   options.on_worker_faults = LogWorkerFaults;
+  WarnOfLargeBudget(options);
   return Link::Create(std::move(options));
 }
 

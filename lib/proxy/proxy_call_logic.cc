@@ -38,10 +38,11 @@ void ProxyCallLogic::OnRequestData(bool end_stream, bool sendable, size_t kept_b
   actions.push_back({.kind = Kind::kSend});
 }
 
-void ProxyCallLogic::OnClosed(StreamEnd end, Actions& actions) {
+void ProxyCallLogic::OnClosed(StreamEnd end, const absl::Status& why, Actions& actions) {
+  if (wants_response()) code_ = why.code();
   response_ = Response::kGone;
   ForgetRequest(actions);
-  CancelWorker(absl::CancelledError("the client has given the call up"), ResetErrorOf(end), actions);
+  CancelWorker(why, ResetErrorOf(end), actions);
 }
 
 void ProxyCallLogic::OnTarget(const absl::Status& target, Actions& actions) {

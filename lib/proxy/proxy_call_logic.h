@@ -52,7 +52,8 @@ class ProxyCallLogic {
   void OnRequestHeaders(bool end_stream, const absl::Status& parsed, Actions& actions);
   // `sendable`: the stream to the worker is open. `kept_bytes`: of the request, these included.
   void OnRequestData(bool end_stream, bool sendable, size_t kept_bytes, Actions& actions);
-  void OnClosed(StreamEnd end, Actions& actions);
+  // `why`: the status of the call if it has none.
+  void OnClosed(StreamEnd end, const absl::Status& why, Actions& actions);
 
   // The target is known and has workers, or why the call cannot have one.
   void OnTarget(const absl::Status& target, Actions& actions);

@@ -85,7 +85,7 @@ class ProxyCallLogicOracle {
     EXPECT_EQ(logic.has_stream(), live_);
     EXPECT_EQ(logic.wants_response(), wanted());
     EXPECT_EQ(logic.keeps_request(), !forgotten_);
-    EXPECT_EQ(logic.code().has_value(), ended_);
+    EXPECT_EQ(logic.code().has_value(), ended_ || closed_);
     EXPECT_EQ(logic.response() == ProxyCallLogic::Response::kGone, closed_);
     EXPECT_TRUE(!begun_ || forgotten_);
     EXPECT_TRUE(!(ended_ || closed_) || forgotten_);

@@ -153,9 +153,11 @@ TEST_F(ProxyCallLogicTest, AClientThatGoesCancelsItsWorker) {
                                         std::pair(Http2Error::kProtocolError, Http2Error::kCancel)}) {
     logic_ = ProxyCallLogic();
     StartWhole();
-    logic_.OnClosed(Reset(code), actions_);
+    logic_.OnClosed(Reset(code), absl::DeadlineExceededError("late"), actions_);
     EXPECT_THAT(Take(), ElementsAre(Kind::kForgetRequest, Kind::kCancelWorker));
     EXPECT_EQ(last_.error, passed_on);
+    EXPECT_EQ(last_.status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(logic_.code(), absl::StatusCode::kDeadlineExceeded);
     logic_.Fail(absl::UnavailableError("too late"), actions_);
     logic_.FailStuck(absl::UnavailableError("too late"), actions_);
     EXPECT_THAT(Take(), IsEmpty());
@@ -305,7 +307,7 @@ class RandomCall {
   void Close() {
     Note("close");
     oracle_.Closed();
-    logic_.OnClosed(OneIn(2) ? Reset(Http2Error::kCancel) : kWholeEnd, actions_);
+    logic_.OnClosed(OneIn(2) ? Reset(Http2Error::kCancel) : kWholeEnd, absl::CancelledError("gone"), actions_);
     Apply();
   }
 

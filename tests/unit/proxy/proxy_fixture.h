@@ -75,8 +75,12 @@ class ProxyTest : public ::testing::Test {
 
   // The sum of the series of a family whose labels are these: `code="OK"`.
   double Metric(const std::string& family, const std::string& label = "", const std::string& value = "") const {
+    return SumOf(link_->registry(), family, label, value);
+  }
+  static double SumOf(const prometheus::Registry& registry, const std::string& family, const std::string& label,
+                      const std::string& value) {
     double sum = 0;
-    for (const auto& collected : link_->registry().Collect()) {
+    for (const auto& collected : registry.Collect()) {
       if (collected.name != family) continue;
       for (const auto& metric : collected.metric) {
         bool is = label.empty();

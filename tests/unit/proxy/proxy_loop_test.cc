@@ -72,5 +72,41 @@ TEST_F(ProxyConnectionsTest, AConnectionThatEndsLeavesTheOthers) {
   EXPECT_TRUE(drained);
 }
 
+// A client that resets each call some time after its start. The deadline is after 1 s.
+class ResettingClientTest : public testing::ProxyLoopTest {
+ protected:
+  void SetUp() override {
+    StartProxy();
+    executor_.Await([&] { names_.StopClock(); });
+    client_ = NewClient();
+  }
+  void ResetAfter(absl::Duration time) {
+    const double ended = Ended("cancelled") + Ended("rpc_deadline");
+    const auto& call = client_->Open(Head(worker_.address(), {{"grpc-timeout", "1S"}}), FrameMessage("?"));
+    client_->Flush();
+    ASSERT_TRUE(worker_.AwaitRequests(++requests_));
+    executor_.Await([&] { names_.PutForward(absl::ToChronoNanoseconds(time)); });
+    client_->session().Reset(call.id, Http2Error::kCancel);
+    client_->Flush();
+    ASSERT_TRUE(testing::Eventually([&] { return Ended("cancelled") + Ended("rpc_deadline") > ended; }));
+  }
+  double Ended(const std::string& outcome) const { return SumOf(registry_, "sluice_calls_total", "outcome", outcome); }
+
+  testing::TestHttp2Server worker_{[](testing::TestHttp2Server::Call&) {}};
+  std::unique_ptr<testing::Http2Peer> client_;
+  int requests_ = 0;
+};
+
+// The time of the client begins before that of the proxy.
+TEST_F(ResettingClientTest, AResetAtTheDeadlineMeansTheDeadline) {
+  ResetAfter(absl::Milliseconds(995));
+  EXPECT_EQ(Ended("rpc_deadline"), 1);
+}
+
+TEST_F(ResettingClientTest, AResetLongBeforeTheDeadlineCancelsTheCall) {
+  ResetAfter(absl::Milliseconds(985));
+  EXPECT_EQ(Ended("cancelled"), 1);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -22,7 +22,9 @@ namespace sluice::testing {
 // the response was ready, and the workers that paused. The response may then wait for the sum of
 // - k + 1 stall timeouts,
 // - the time in which the port sent other bytes, which were ahead of the response or took turns with it,
-// - a round for each time that the port ran out of packets and became busy again.
+// - a round for each time that the port ran out of packets and became busy again,
+// - a third of the time that workers thought about other requests. With `rolling`, a request holds room for its
+//   response meanwhile, and a large response takes turns with such requests, part by part. The budget has three parts.
 //
 // A packet is missing from its loss until its sender repeats it. So a packet that was lost before the response was
 // ready counts, too. Its bytes hold the budget, and later packets of its worker wait behind it.
@@ -65,6 +67,9 @@ class Liveness {
   void HangBegins() { ++hangs_begun_, ++hangs_; }
   void HangEnds() { --hangs_; }
 
+  // A worker begins to think about a request, for this time.
+  void Thinks(TimePoint::duration time) { thought_ += time; }
+
   // Ready reports that a response of `bytes` is ready. Left reports that it has left its worker, or is no longer
   // wanted. The client gives it up at its deadline.
   Id Ready(TimePoint deadline, bool streaming, const Sender& sender, size_t bytes = 0) {
@@ -77,6 +82,7 @@ class Liveness {
                                  .read = reading_time_(),
                                  .own_busy = sender.uplink.busy_time(),
                                  .own_busy_times = sender.uplink.busy_times(),
+                                 .thought = thought_,
                                  .hangs = hangs_,
                                  .hangs_begun = hangs_begun_,
                                  .repeated_packets = port_.repeated_packets(),
@@ -102,6 +108,7 @@ class Liveness {
   static constexpr double kShare = 4;
   static constexpr int kRounds = 15;
   static constexpr int kLaps = 2;
+  static constexpr int kParts = 3;  // of the budget
 
   struct Wait {
     TimePoint since;
@@ -113,6 +120,7 @@ class Liveness {
     TimePoint::duration read{0};
     TimePoint::duration own_busy{0};
     int64_t own_busy_times = 0;
+    TimePoint::duration thought{0};
     int64_t hangs = 0;
     int64_t hangs_begun = 0;
     int64_t repeated_packets = 0;
@@ -134,7 +142,8 @@ class Liveness {
     const auto ahead = std::chrono::duration_cast<TimePoint::duration>(kShare * sent) + rounds * bounds_.round;
     const bool strict = bounds_.long_lap.count() > 0 && !wait.sender.slow;
     const int64_t laps = kLaps * wait.parts + (port_.slow_bytes() - wait.slow_bytes) / bounds_.part_bytes;
-    const TimePoint::duration others = strict ? laps * bounds_.long_lap : bounds_.stall_time;
+    const TimePoint::duration others =
+        strict ? laps * bounds_.long_lap : bounds_.stall_time + (thought_ - wait.thought) / kParts;
     if (waited <= hung * bounds_.stall_time + others + ahead) return;
     const auto ms = [](TimePoint::duration time) { return time / std::chrono::milliseconds(1); };
     breaches_.push_back(absl::StrCat("a response that was ready has waited for ", ms(waited), " ms; ", hung,
@@ -146,6 +155,7 @@ class Liveness {
   const WireOracle& oracle_;
   const Bounds bounds_;
   std::function<TimePoint::duration()> reading_time_ = [] { return TimePoint::duration(0); };
+  TimePoint::duration thought_{0};
   int64_t hangs_ = 0;
   int64_t hangs_begun_ = 0;
   std::map<Id, Wait> waits_;

@@ -103,6 +103,19 @@ TEST_F(LivenessTest, EachThirdOfTheBudgetOfSlowWorkersMayTakeALongLap) {
   EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 400 ms"))) << "three thirds";
 }
 
+TEST_F(LivenessTest, AResponseMayWaitForAThirdOfWhatWorkersThinkMeanwhile) {
+  Liveness liveness(events_, port_, oracle_, WithoutSlowWorkers());
+  liveness.Thinks(std::chrono::seconds(9));  // before
+  liveness.Ready(TimePoint::max(), false, healthy_);
+  liveness.Thinks(3 * kLong);
+  Pass(kStall + kLong);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+  Pass(kLong);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 700 ms")));
+}
+
 TEST_F(LivenessTest, EachPartOfAHealthyWorkerTakesARound) {
   Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
   liveness.Ready(TimePoint::max(), false, healthy_);

@@ -79,6 +79,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
         static_cast<int64_t>(worker_.dice_.Fraction() * static_cast<double>(worker_.options_.longest_think.count())));
     if (fault == Fault::kHang || fault == Fault::kSlow) Hang(id);
     if (fault == Fault::kHang) return;
+    worker_.liveness_.Thinks(think);
     if (fault == Fault::kSlow) think += std::chrono::milliseconds(worker_.dice_.Between(50, 2000));
     // Do not flush here: early headers leave with the output of the current event.
     if (fault == Fault::kEarlyHeaders) session()->SendHeaders(id, ToHeaders(ResponseHead{}), false);

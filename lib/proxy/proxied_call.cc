@@ -51,8 +51,12 @@ absl::Status CheckRoom(ProxyLoop& proxy, const Target& target, const Worker& wor
                    ", the free places of the proxy, and limits.calls is ", proxy.options().max_calls));
 }
 
-// A client's reset that comes this little before the deadline means the deadline. Of a short time it is a tenth.
-constexpr std::chrono::milliseconds kMaxEarlyReset{10};
+// Clients reset a stream at its deadline. Their time begins when they send the request, and ours when it comes, so
+// their reset comes a little before our deadline. Of a short time, the little is a tenth.
+bool IsResetAtDeadline(const StreamEnd& end, TimePoint began, TimePoint deadline, TimePoint now) {
+  const auto early = std::min<TimePoint::duration>(std::chrono::milliseconds(10), (deadline - began) / 10);
+  return end.kind == StreamEnd::Kind::kReset && now >= deadline - early;
+}
 
 }  // namespace
 
@@ -380,23 +384,16 @@ void ProxiedCall::LookAround(TimePoint now, TimePoint stuck_since, const absl::S
   }
 }
 
-// Clients reset a stream at its deadline. Their time begins when they send the request, and ours when it comes, so
-// their reset comes a little before our deadline.
-absl::Status ProxiedCall::WhyClientLeft(const StreamEnd& end) const {
-  const auto early = std::min<TimePoint::duration>(kMaxEarlyReset, (deadline_ - began_) / 10);
-  if (end.kind != StreamEnd::Kind::kReset || proxy_.link().now() < deadline_ - early) {
-    return absl::CancelledError("the client has given the call up");
-  }
-  return LateReason(absl::DeadlineExceededError("the deadline passed, and the client has given the call up"));
-}
-
 void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   held_response_.CountUnsent(0, proxy_.link().now());
   client_->Forget(*this);
   client_ = nullptr;
   if (route_.target() != nullptr) route_.target()->Leave(*this);
-  const absl::Status why = WhyClientLeft(end);
+  const absl::Status why =
+      IsResetAtDeadline(end, began_, deadline_, proxy_.link().now())
+          ? LateReason(absl::DeadlineExceededError("the deadline passed, and the client has given the call up"))
+          : absl::CancelledError("the client has given the call up");
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnClosed(end, why, actions); });
   proxy_.OnCallEnded({.pattern = route_.pattern(),
                       .path = head_.path,

@@ -89,7 +89,6 @@ class ProxiedCall final : public StreamEvents,
   void CountResponse();
   ScheduledStream* LeaveWorker();
   absl::Status LateReason(const absl::Status& why) const;
-  absl::Status WhyClientLeft(const StreamEnd& end) const;
 
   ProxyLoop& proxy_;
   Http2Client* client_;  // null: its stream is closed

@@ -179,6 +179,7 @@ std::vector<const prometheus::Collectable*> AggregatorServer::Metrics(const std:
 absl::Status AggregatorServer::StartAdmin(const AggregatorOptions& options, IoThread& io_thread) {
   if (options.admin.empty()) return absl::OkStatus();
   auto admin = AdminServer::Start(io_thread.context(), {.listen = options.admin,
+                                                        .field = "admin",
                                                         .name = "sluice-aggregator",
                                                         .collectables = Metrics(options.level),
                                                         .health = [this] { return Health(); },

@@ -113,6 +113,7 @@ absl::Status ProxyProgram::StartAdmin(const std::string& listen, IoThread& io_th
   auto admin = AdminServer::Start(
       io_thread.context(),
       {.listen = listen,
+       .field = "admin",
        .name = "sluice-proxy",
        .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
        .health = [this] { return draining_ ? absl::UnavailableError("draining") : absl::OkStatus(); },

@@ -39,6 +39,7 @@ absl::Status WorkerServer::StartAdmin(const std::string& listen, IoThread& io_th
   if (listen.empty()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(
       io_thread.context(), {.listen = listen,
+                            .field = "admin",
                             .name = "sluice-worker",
                             .collectables = {&registry_, &answer_watch_.metrics(), &process_metrics_},
                             .health = [this] { return Health(); }});

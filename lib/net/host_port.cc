@@ -22,7 +22,7 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
   // SimpleAtoi would also take a sign and spaces.
   if (port.find_first_not_of("0123456789") != std::string::npos || !absl::SimpleAtoi(port, &address.port) ||
       address.port > kMaxPort) {
-    return Refuse(text, "has no port from 0 to 65535 after its last colon");
+    return Refuse(text, "has no port from 0 to 65535 after its last colon; give host:port");
   }
   std::string& host = address.host;
   if (host.starts_with('[') && host.ends_with(']')) {

@@ -55,23 +55,32 @@ HttpReply Route(const AdminServer::Options& options, const std::string& path) {
   return {.status = boost::beast::http::status::not_found, .body = "not found; try /metrics or /healthz\n"};
 }
 
-absl::Status ListenError(const std::string& listen, const boost::system::error_code& error) {
-  return absl::UnavailableError(absl::StrCat("admin: cannot listen on ", listen, ": ", error.message()));
+const char* RemedyFor(const boost::system::error_code& error) {
+  namespace errc = boost::system::errc;
+  if (error == errc::address_in_use) return "; stop the process that has this port, or give a different port";
+  if (error == errc::address_not_available) return "; give an address of this machine, or :PORT for all of them";
+  if (error == errc::permission_denied) return "; give a port that this user may open, from 1024 on";
+  return "; give an IP address or a name of this machine, and a port";
+}
+
+absl::Status ListenError(const AdminServer::Options& options, const boost::system::error_code& error) {
+  return absl::UnavailableError(
+      absl::StrCat(options.field, ": cannot listen on ", options.listen, ": ", error.message(), RemedyFor(error)));
 }
 
 // Returns the first address of the host; names of this machine resolve at once.
-absl::StatusOr<tcp::endpoint> Resolve(boost::asio::io_context& context, const std::string& listen) {
-  const absl::StatusOr<HostPort> parsed = ParseHostPort(listen);
-  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("admin: ", parsed.status().message()));
+absl::StatusOr<tcp::endpoint> Resolve(boost::asio::io_context& context, const AdminServer::Options& options) {
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(options.listen);
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(options.field, ": ", parsed.status().message()));
   boost::system::error_code error;
   const auto found = tcp::resolver(context).resolve(parsed->host, std::to_string(parsed->port),
                                                     tcp::resolver::passive | tcp::resolver::numeric_service, error);
-  if (error) return ListenError(listen, error);
+  if (error) return ListenError(options, error);
   return found.begin()->endpoint();
 }
 
-absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context, const std::string& listen) {
-  const absl::StatusOr<tcp::endpoint> endpoint = Resolve(context, listen);
+absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context, const AdminServer::Options& options) {
+  const absl::StatusOr<tcp::endpoint> endpoint = Resolve(context, options);
   if (!endpoint.ok()) return endpoint.status();
   tcp::acceptor acceptor(context);
   boost::system::error_code error;
@@ -80,7 +89,7 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context, const std
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(*endpoint, error);
   if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
-  if (error) return ListenError(listen, error);
+  if (error) return ListenError(options, error);
   return acceptor;
 }
 
@@ -142,11 +151,11 @@ class AdminServer::Acceptor : public std::enable_shared_from_this<Acceptor> {
 };
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(boost::asio::io_context& context, Options options) {
-  absl::StatusOr<tcp::acceptor> socket = Listen(context, options.listen);
+  absl::StatusOr<tcp::acceptor> socket = Listen(context, options);
   if (!socket.ok()) return socket.status();
   boost::system::error_code error;
   const tcp::endpoint endpoint = socket->local_endpoint(error);
-  if (error) return ListenError(options.listen, error);
+  if (error) return ListenError(options, error);
   std::ostringstream address;
   address << endpoint;
   auto acceptor = std::make_shared<Acceptor>(*std::move(socket), std::move(options));

@@ -33,8 +33,9 @@ class AdminServer {
   };
 
   struct Options {
-    std::string listen;  // host:port; port 0 selects a free port
-    std::string name;    // name of the program, for the page at /
+    std::string listen;            // host:port; port 0 selects a free port
+    std::string field = "listen";  // errors name it; a program gives the name in its config
+    std::string name;              // name of the program, for the page at /
     // The metrics of /metrics, in this order. They must outlive the server, and are called on the IO thread.
     std::vector<const prometheus::Collectable*> collectables;
     // The state at /healthz: 200 if OK, otherwise 503 with the message. Default: always OK. Called on the IO thread.

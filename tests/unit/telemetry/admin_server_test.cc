@@ -64,7 +64,7 @@ TEST_F(AdminServerTest, RefusesWhatIsNoAddress) {
   options.listen = "127.0.0.1";
   const auto server = AdminServer::Start(io_thread_.context(), options);
   EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(server.status().message()), StartsWith("admin: \"127.0.0.1\" has no port"));
+  EXPECT_THAT(std::string(server.status().message()), StartsWith("listen: \"127.0.0.1\" has no port; give host:port"));
 }
 
 TEST_F(AdminServerTest, SaysThatAPortIsBusy) {
@@ -74,7 +74,19 @@ TEST_F(AdminServerTest, SaysThatAPortIsBusy) {
   const auto second = AdminServer::Start(io_thread_.context(), options);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::string(second.status().message()),
-            "admin: cannot listen on " + server_->address() + ": Address already in use");
+            "listen: cannot listen on " + server_->address() +
+                ": Address already in use; stop the process that has this port, or give a different port");
+}
+
+TEST_F(AdminServerTest, NamesTheFieldOfTheProgram) {
+  for (const std::string listen : {"foo:bar", "127.0.0.1:99999"}) {
+    AdminServer::Options options = Options();
+    options.listen = listen;
+    options.field = "admin";
+    const auto server = AdminServer::Start(io_thread_.context(), options);
+    EXPECT_EQ(std::string(server.status().message()),
+              "admin: \"" + listen + "\" has no port from 0 to 65535 after its last colon; give host:port");
+  }
 }
 
 TEST_F(AdminServerTest, SaysThatAnAddressIsNotOfThisMachine) {

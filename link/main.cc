@@ -65,6 +65,7 @@ class LinkDaemon {
     if (!options_.admin.empty()) {
       auto started =
           AdminServer::Start(io_thread.context(), {.listen = options_.admin,
+                                                   .field = "admin",
                                                    .name = "sluice-link",
                                                    .collectables = {&registry, server->get(), &process_metrics}});
       if (!started.ok()) return started.status();

@@ -53,6 +53,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void Write(std::string bytes);
   size_t unsent_bytes() const { return unsent_bytes_; }
   void SetReading(bool reading);
+  void SetReceiveWindow(int bytes) {
+    if (connected_ && described_.has_value()) sluice::SetReceiveWindow(fd_, bytes);
+  }
   // No event comes after this.
   void Close();
   std::optional<TcpSocket> Tcp() const;
@@ -95,6 +98,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   int fd_ = -1;                         // of socket_
   bool accepted_ = false;               // by a listener
   bool may_stall_ = false;              // as in Executor::ConnectOptions
+  bool bounded_ = false;                // by its receive_buffer_bytes
   bool tls_later_ = false;              // as in Executor::ConnectOptions, too
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
@@ -128,6 +132,7 @@ void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& 
     executor_.Post([self = shared_from_this(), error = failed != 0 ? errno : 0] { self->OnSocketConnected(error); });
     return;
   }
+  bounded_ = options.receive_buffer_bytes > 0;
   SetUpTcp(fd_, executor_.Random(), options.receive_buffer_bytes);
   socket_.async_connect(*endpoint, [self = shared_from_this()](const boost::system::error_code& error) {
     self->OnSocketConnected(error.value());
@@ -174,8 +179,9 @@ void Stream::Begin() {
 }
 
 void Stream::SetReading(bool reading) {
-  if (std::exchange(reading_, reading) == reading || !reading || !is_open() || !connected_) return;
-  ArmRead();
+  if (std::exchange(reading_, reading) == reading || !is_open() || !connected_) return;
+  if (bounded_) AcknowledgeUnread(fd_, !reading);
+  if (reading) ArmRead();
 }
 
 // Registers the socket again with EPOLLIN alone. Asio registers EPOLLOUT from the first wait for it, which
@@ -372,6 +378,7 @@ class StreamHandle final : public StreamSocket {
   void Write(std::string bytes) override { stream_->Write(std::move(bytes)); }
   size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
   void SetReading(bool reading) override { stream_->SetReading(reading); }
+  void SetReceiveWindow(int bytes) override { stream_->SetReceiveWindow(bytes); }
   std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
   bool PeerHasOneOf(absl::Span<const std::string> names) const override { return stream_->PeerHasOneOf(names); }
 

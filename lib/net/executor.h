@@ -53,6 +53,10 @@ class StreamSocket {
   // Stops or resumes OnBytes. Bytes that arrive while it is stopped stay in the kernel, whose window then stops the
   // peer.
   virtual void SetReading(bool reading) = 0;
+  // Changes the receive window of an open TCP connection, for bytes that are read from now on. What was advertised
+  // cannot be taken back, and must have been read or have come before the window is made smaller: otherwise the kernel
+  // drops it. Does nothing to other streams.
+  virtual void SetReceiveWindow(int /*bytes*/) {}
   // Describes an open TCP connection; nothing for other streams.
   virtual std::optional<TcpSocket> Tcp() const = 0;
   // Whether the peer's certificate has one of these names, as TlsFilter::PeerHasOneOf. False before OnConnected, and

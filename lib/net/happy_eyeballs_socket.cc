@@ -120,6 +120,10 @@ void HappyEyeballsSocket::SetReading(bool reading) {
   winner_->socket().SetReading(reading);
 }
 
+void HappyEyeballsSocket::SetReceiveWindow(int bytes) {
+  winner_->socket().SetReceiveWindow(bytes);
+}
+
 std::optional<TcpSocket> HappyEyeballsSocket::Tcp() const {
   return winner_->socket().Tcp();
 }

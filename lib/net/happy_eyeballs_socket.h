@@ -35,6 +35,7 @@ class HappyEyeballsSocket final : public StreamSocket {
   void Write(std::string bytes) override;
   size_t unsent_bytes() const override;
   void SetReading(bool reading) override;
+  void SetReceiveWindow(int bytes) override;
   std::optional<TcpSocket> Tcp() const override;
 
  private:

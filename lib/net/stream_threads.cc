@@ -44,6 +44,9 @@ class FarEnd final : public StreamSocketEvents {
   void SetReading(bool reading) {
     if (socket_ != nullptr) socket_->SetReading(reading);
   }
+  void SetReceiveWindow(int bytes) {
+    if (socket_ != nullptr) socket_->SetReceiveWindow(bytes);
+  }
   void Close() { socket_.reset(); }
   void LookAtTcp() {
     std::optional<TcpSocket> tcp = socket_ != nullptr ? socket_->Tcp() : std::nullopt;
@@ -118,6 +121,9 @@ class NearEnd final : public StreamSocket {
   }
   void SetReading(bool reading) override {
     thread_.Post([far = far_, reading] { far->SetReading(reading); });
+  }
+  void SetReceiveWindow(int bytes) override {
+    thread_.Post([far = far_, bytes] { far->SetReceiveWindow(bytes); });
   }
   // Returns the last state of the socket, and starts a new read for the next call. Waiting for the other thread here
   // would make the link as slow as that thread.

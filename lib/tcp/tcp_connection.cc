@@ -1,6 +1,7 @@
 #include "lib/tcp/tcp_connection.h"
 
 #include <algorithm>
+#include <limits>
 #include <array>
 #include <cstring>
 
@@ -64,6 +65,23 @@ void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMilliseconds);
   if (receive_buffer_bytes > 0) Set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
+}
+
+int ReceiveBufferFor(int window_bytes) {
+  return static_cast<int>(window_bytes * int64_t{7} / 5);
+}
+
+// Each option alone is not enough: a larger buffer does not raise the clamp that the connection began with, and a clamp
+// is overwritten from the buffer (Linux 6.18).
+void SetReceiveWindow(int fd, int window_bytes) {
+  Set(fd, SOL_SOCKET, SO_RCVBUF, ReceiveBufferFor(window_bytes));
+  Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, window_bytes);
+}
+
+// With SO_RCVLOWAT the kernel acknowledges two packets at once, since it thinks that the reader waits for more
+// (__tcp_ack_snd_check in net/ipv4/tcp_input.c).
+void AcknowledgeUnread(int fd, bool at_once) {
+  Set(fd, SOL_SOCKET, SO_RCVLOWAT, at_once ? std::numeric_limits<int>::max() : 1);
 }
 
 void LetStall(int fd) {

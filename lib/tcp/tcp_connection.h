@@ -16,6 +16,17 @@ void SetUpTcp(int fd, double random, int receive_buffer_bytes = 0);
 // detected.
 void LetStall(int fd);
 
+// The value of SO_RCVBUF that makes a receive window of about this size: the kernel takes a part of it for its own
+// memory.
+int ReceiveBufferFor(int window_bytes);
+// Sets the receive window of a connected socket: see StreamSocket::SetReceiveWindow.
+void SetReceiveWindow(int fd, int window_bytes);
+
+// Whether the kernel acknowledges received packets at once although nobody reads them. Otherwise it delays the
+// acknowledgement of a window that is full, and the peer sends its last packet again (a loss probe). Set it while nothing
+// is read only: the socket then counts as readable once its window is nearly full.
+void AcknowledgeUnread(int fd, bool at_once);
+
 // Describes a connected socket; nothing if it is not TCP or is gone.
 std::optional<TcpSocket> DescribeTcp(int fd);
 // Reads the kernel's tcp_info of a socket. Returns false if the socket is gone.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 // <netinet/tcp.h>, which Boost.Asio includes, does not suffice: its tcp_info ends with the members of Linux 3.
 #include <linux/tcp.h>
@@ -11,8 +12,19 @@ namespace {
 
 constexpr uint32_t kNoMinRtt = ~0U;
 
-// tcpi_total_rto, 16 bits, since Linux 6.7; the headers of Debian 12 end before it.
+// tcpi_rcv_wnd, 32 bits, since Linux 6.2, and tcpi_total_rto, 16 bits, since Linux 6.7. The headers of Debian 12 end
+// before them.
+constexpr size_t kReceiveWindowOffset = 232;
 constexpr size_t kTotalRtoOffset = 240;
+
+// Returns the member at this offset; nothing if the kernel's struct ends before it.
+template <class Value>
+std::optional<Value> MemberAt(const void* data, size_t bytes, size_t offset) {
+  Value value{};
+  if (bytes < offset + sizeof(value)) return std::nullopt;
+  std::memcpy(&value, static_cast<const char*>(data) + offset, sizeof(value));
+  return value;
+}
 
 }  // namespace
 
@@ -21,6 +33,7 @@ TcpInfo ParseTcpInfo(const void* data, size_t bytes) {
   std::memcpy(&known, data, std::min(bytes, sizeof(known)));
   TcpInfo info{.retransmitted_packets = known.tcpi_total_retrans,
                .duplicate_packets = known.tcpi_dsack_dups,
+               .rtos = MemberAt<uint16_t>(data, bytes, kTotalRtoOffset),
                .acknowledged_bytes = known.tcpi_bytes_acked,
                .unacknowledged_packets = known.tcpi_unacked,
                .congestion_window_packets = known.tcpi_snd_cwnd,
@@ -30,13 +43,11 @@ TcpInfo ParseTcpInfo(const void* data, size_t bytes) {
                .received_bytes = known.tcpi_bytes_received,
                .received_packets = known.tcpi_segs_in,
                .since_data_received = absl::Milliseconds(known.tcpi_last_data_recv),
+               .receive_window_bytes = MemberAt<uint32_t>(data, bytes, kReceiveWindowOffset),
                .packet_payload_bytes = known.tcpi_snd_mss,
+               .received_payload_bytes = known.tcpi_advmss,
                .timestamps = (known.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0,
                .path_mtu_bytes = known.tcpi_pmtu};
-  if (uint16_t rtos = 0; bytes >= kTotalRtoOffset + sizeof(rtos)) {
-    std::memcpy(&rtos, static_cast<const char*>(data) + kTotalRtoOffset, sizeof(rtos));
-    info.rtos = rtos;
-  }
   if (known.tcpi_min_rtt != kNoMinRtt && known.tcpi_min_rtt != 0) {
     info.min_rtt = absl::Microseconds(known.tcpi_min_rtt);
   }

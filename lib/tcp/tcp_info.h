@@ -26,10 +26,12 @@ struct TcpInfo {
   uint64_t received_bytes = 0;         // tcpi_bytes_received
   uint32_t received_packets = 0;       // tcpi_segs_in, with acknowledgements
   absl::Duration since_data_received;  // tcpi_last_data_recv, in ticks
+  std::optional<uint32_t> receive_window_bytes;  // tcpi_rcv_wnd, from Linux 6.2: what the peer may send
   // Properties of the path.
-  uint32_t packet_payload_bytes = 0;  // tcpi_snd_mss: of a full packet, without TCP's options
-  bool timestamps = false;            // an option of 12 bytes in every packet (RFC 7323)
-  uint32_t path_mtu_bytes = 0;        // tcpi_pmtu
+  uint32_t packet_payload_bytes = 0;    // tcpi_snd_mss: of a full packet, without TCP's options
+  uint32_t received_payload_bytes = 0;  // tcpi_advmss: the most payload of a packet of the peer
+  bool timestamps = false;              // an option of 12 bytes in every packet (RFC 7323)
+  uint32_t path_mtu_bytes = 0;          // tcpi_pmtu
 };
 
 // Parses the kernel's struct. Older kernels return a shorter struct; missing members keep the defaults above.

@@ -12,7 +12,9 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kTotalRtoOffset = 240;  // in Linux 6.7; the headers of Debian 12 end before it
+// In Linux 6.2 and 6.7; the headers of Debian 12 end before them.
+constexpr size_t kReceiveWindowOffset = 232;
+constexpr size_t kTotalRtoOffset = 240;
 
 // Returns the struct of a current kernel, with a different value for each member.
 std::string FullInfo() {
@@ -28,7 +30,9 @@ std::string FullInfo() {
   info.tcpi_bytes_received = 6'000'000'000;
   info.tcpi_last_data_recv = 210;
   std::string bytes(248, '\0');
-  std::memcpy(bytes.data(), &info, std::min(sizeof(info), kTotalRtoOffset));
+  std::memcpy(bytes.data(), &info, std::min(sizeof(info), kReceiveWindowOffset));
+  const uint32_t receive_window = 2920;
+  std::memcpy(bytes.data() + kReceiveWindowOffset, &receive_window, sizeof(receive_window));
   const uint16_t rtos = 513;
   std::memcpy(bytes.data() + kTotalRtoOffset, &rtos, sizeof(rtos));
   return bytes;
@@ -44,6 +48,7 @@ TEST(ParseTcpInfoTest, ReadsEveryField) {
   const TcpInfo info = ParseFirst(248);
   EXPECT_EQ(info.retransmitted_packets, 7u);
   EXPECT_EQ(info.rtos, 513);
+  EXPECT_EQ(info.receive_window_bytes, 2920u);
   EXPECT_EQ(info.acknowledged_bytes, 5'000'000'000u);
   EXPECT_EQ(info.unacknowledged_packets, 3u);
   EXPECT_EQ(info.congestion_window_packets, 12u);

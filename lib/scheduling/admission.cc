@@ -36,6 +36,10 @@ int64_t Admission::PartOf(int64_t bytes, const QueuedWorker& worker) const {
   return PartWithin(bytes, std::min(part_cost(), laps_.ShareBytes(worker)));
 }
 
+int64_t Admission::GrantOf(const Call& call) const {
+  return call.turn_of_tunnel() ? std::min(call.rest(), call.window_bytes) : PartOf(call.rest(), *call.worker);
+}
+
 std::optional<int64_t> Admission::BytesWithRequest(const Call& call, TimePoint now) const {
   if (!budget_.limited()) return kMaxResponseBytes;
   if (!granting_) return BytesInRolling(call);
@@ -144,14 +148,16 @@ bool Admission::WindowIsOpen(const QueuedBlock& block) const {
 
 bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {
   const int64_t cost_bytes = outstanding_.CostOfGrant(call, bytes);
-  return budget_.HasRoom(cost_bytes + HeaderReserve()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
+  return budget_.HasRoom(cost_bytes + HeaderReserve(call)) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
 }
 
 // Keep room for the headers of a full window in addition to the grants, and not only for calls that are out. Otherwise
 // small responses fill the budget, requests stop, and the link goes idle. More calls than the window may be out after
-// the window has shrunk.
-int64_t Admission::HeaderReserve() const {
+// the window has shrunk. Byte tunnels alone may fill the budget.
+int64_t Admission::HeaderReserve(const Call& call) const {
   if (!granting_) return 0;
+  const bool no_requests = blocks_.waiting_calls() == 0 && sent_.young() == 0;
+  if (call.turn_of_tunnel() && no_requests) return HeaderBytes();
   const int64_t window = window_.Requests(budget_.bytes());
   return window_.HeaderBytes(std::max(window, sent_.young())) + SilentHeaderBytes(0, 0);
 }
@@ -163,7 +169,7 @@ int64_t Admission::SilentHeaderBytes(int64_t more_calls, int64_t more_early_byte
 }
 
 int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* waiting) const {
-  int64_t need_bytes = ready == nullptr ? 0 : outstanding_.CostOfGrant(*ready, PartOf(ready->rest(), *ready->worker));
+  int64_t need_bytes = ready == nullptr ? 0 : outstanding_.CostOfGrant(*ready, GrantOf(*ready));
   if (ahead != nullptr) need_bytes = std::max(need_bytes, outstanding_.Cost(ahead->expected_bytes));
   if (waiting != nullptr) {
     const bool whole = options_.policy == SchedulePolicy::kBatches ||

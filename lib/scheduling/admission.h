@@ -36,8 +36,9 @@ class Admission {
   // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of plan_bytes.
   // Otherwise it is a part in full packets.
   int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost()); }
-  // Same, and the part costs at most the share of the worker.
-  int64_t PartOf(int64_t bytes, const QueuedWorker& worker) const;
+  // Returns the bytes of the next grant of a ready response: a part that costs at most the share of the worker. A tunnel
+  // gets its whole window.
+  int64_t GrantOf(const Call& call) const;
   bool HasRoomForGrant(const Call& call, int64_t bytes) const;
 
   // Returns the room for headers that may arrive at any moment: one set for each call that is out and not ready. The
@@ -51,6 +52,8 @@ class Admission {
 
  private:
   std::optional<int64_t> BytesInRolling(const Call& call) const;
+  // Returns a part that costs at most the share of the worker.
+  int64_t PartOf(int64_t bytes, const QueuedWorker& worker) const;
   int64_t PartWithin(int64_t bytes, int64_t cost_bytes) const;
   bool MayAsk(const Call& call) const;
   bool AllFits(const Call& call) const;
@@ -63,7 +66,7 @@ class Admission {
   int64_t part_cost() const { return budget_.plan_bytes() / kShare; }  // of one grant, unless a packet costs more
   int64_t YoungHeaderBytes() const { return window_.HeaderBytes(sent_.young()); }
   int64_t SilentHeaderBytes(int64_t more_calls, int64_t more_early_bytes) const;
-  int64_t HeaderReserve() const;
+  int64_t HeaderReserve(const Call& call) const;
 
   // Calls that are in the window of their class.
   int64_t Ungranted(size_t traffic_class) const {

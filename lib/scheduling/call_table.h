@@ -66,6 +66,7 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, AgeHook, HeldH
     return progress.was_ready && bytes > 0 ? bytes : 0;
   }
   bool out() const { return phase >= Phase::kSent; }
+  bool turn_of_tunnel() const { return window_bytes > 0; }
 
   CallId id;
   Phase phase = Phase::kFree;
@@ -78,6 +79,7 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, AgeHook, HeldH
   bool may_idle = false;    // it gets no early bytes
   // Expected size of the response at its request; at least 1, since an empty response costs a packet.
   int64_t expected_bytes = 0;
+  int64_t window_bytes = 0;  // above 0: the turn of a byte tunnel
   CallProgress progress;
 
   // Kept by Outstanding, in units of the budget.

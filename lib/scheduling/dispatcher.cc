@@ -89,7 +89,7 @@ bool Dispatcher::GrantNext(TimePoint now, std::vector<Action>& actions) {
   Call* const call = order_.NextReady(now);
   if (call == nullptr) return false;
   if (!workers_.LookAt(*call->worker, now)) return true;
-  const int64_t bytes = admission_.PartOf(call->rest(), *call->worker);
+  const int64_t bytes = admission_.GrantOf(*call);
   if (!admission_.HasRoomForGrant(*call, bytes)) return false;
   calls_.Grant(*call, bytes, now);
   actions.push_back({Action::Kind::kGrant, call->id, call->tag, bytes});

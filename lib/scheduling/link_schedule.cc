@@ -34,6 +34,16 @@ absl::Status CheckSize(int64_t response_bytes) {
       absl::StrCat("response_bytes: ", response_bytes, " is outside of 0 to ", kMaxResponseBytes));
 }
 
+absl::Status CheckWindow(const CallRequest& call, SchedulePolicy policy) {
+  if (policy != SchedulePolicy::kGrants && policy != SchedulePolicy::kRolling) {
+    return absl::InvalidArgumentError(absl::StrCat("window_bytes: the policy ", std::string(SchedulePolicyName(policy)),
+                                                   " has no turns for byte tunnels; grants and rolling have"));
+  }
+  if (call.window_bytes >= 1 && call.window_bytes <= call.response_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("window_bytes: ", call.window_bytes,
+                                                 " is outside of 1 to response_bytes: ", call.response_bytes));
+}
+
 absl::Status CheckDeadline(TimePoint now, TimePoint deadline) {
   return deadline > now ? absl::OkStatus() : absl::DeadlineExceededError("the block's deadline has passed");
 }
@@ -110,8 +120,11 @@ absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallReque
   }
   for (const CallRequest& call : calls) {
     if (absl::Status status = CheckSize(call.response_bytes); !status.ok()) return status;
+    if (call.window_bytes == 0) continue;
+    if (absl::Status status = CheckWindow(call, options_.policy); !status.ok()) return status;
   }
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
+  if (count == 1 && calls[0].window_bytes > 0) return absl::OkStatus();
   if (count > options_.queue_limit - blocks_.waiting_calls()) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count,
                                                      " calls: ", blocks_.waiting_calls(), " wait, queue_limit is ",

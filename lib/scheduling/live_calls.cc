@@ -37,14 +37,23 @@ CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool ope
   Call& call = calls_.Acquire();
   call.tag = request.tag;
   call.expected_bytes = std::max<int64_t>(request.response_bytes, 1);
+  call.window_bytes = request.window_bytes;
   call.opens_slot = opens_slot;
   call.may_idle = request.may_idle;
   call.worker = block.ahead ? &workers_.handshakes() : &workers_.Of(request.worker);
   ++call.worker->users;
-  blocks_.Push(block, call, request.parked ? Phase::kParked : Phase::kWaiting);
-  outstanding_.Update(call, now);
-  order_.Update(block, now);
   ++submitted_;
+  if (call.turn_of_tunnel()) {
+    ++call.worker->out_calls;
+    call.progress = {.was_ready = true, .remaining_bytes = call.expected_bytes, .sent_at = now};
+    call.place = ++last_message_;
+    blocks_.Push(block, call, Phase::kInFlight);
+    Settle(call, now);
+  } else {
+    blocks_.Push(block, call, request.parked ? Phase::kParked : Phase::kWaiting);
+    outstanding_.Update(call, now);
+    order_.Update(block, now);
+  }
   return call.id;
 }
 
@@ -123,6 +132,10 @@ void LiveCalls::Receive(Call& call, int64_t bytes, TimePoint now) {
   const int64_t before_bytes = laps_.received_bytes();
   outstanding_.Receive(call, bytes, now);
   order_.OnReceived(call, laps_.received_bytes() - before_bytes);
+  if (call.turn_of_tunnel() && !call.progress.aborted) {
+    order_.OnGrantedOutOfTurn(call, outstanding_.Cost(bytes));
+    outstanding_.Grant(call, bytes, now);
+  }
   Settle(call, now);
 }
 
@@ -130,6 +143,8 @@ void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
   order_.OnGranted(call, outstanding_.CostOfGrant(call, bytes));
   queue_.Remove(call);
   if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
+  // Nobody knows how much of a tunnel's window will be used, so its worker owes nothing.
+  if (call.turn_of_tunnel()) call.progress.remaining_bytes = 0;
   outstanding_.Grant(call, bytes, now);
   Settle(call, now);
 }
@@ -155,7 +170,8 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
     queue_.Add(call, now);
   }
   const bool nothing_comes = progress.remaining_bytes == 0 && call.rest() == 0;
-  const bool answers = call.phase == Phase::kInFlight && !progress.aborted && !call.block->ahead;
+  const bool answers =
+      call.phase == Phase::kInFlight && !progress.aborted && !call.block->ahead && !call.turn_of_tunnel();
   sent_.SetSilent(call, granting_ && answers && nothing_comes);
   order_.Update(*call.block, now);
   workers_.LookAt(*call.worker, now);

@@ -30,7 +30,8 @@ class LiveCalls {
   void SetProfile(const LinkProfile& profile);
   void OnBudgetChanged(TimePoint now);
 
-  // Adds a call, parked or after the waiting calls of its block.
+  // Adds a call, parked or after the waiting calls of its block. The turn of a tunnel is out at once, and waits for its
+  // window like a response that is ready.
   CallId Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now);
   void Unpark(Call& call, TimePoint now);  // the call must be parked
 

@@ -27,6 +27,9 @@ struct CallRequest {
   bool parked = false;  // the worker cannot take it now; the call blocks no other until Unpark
   uint32_t worker = 0;  // the worker that receives the call; 0: unknown, and without a share
   bool retry = false;   // SubmitAhead: an earlier attempt has failed, so all others leave first
+  // Above 0: the turn of a byte tunnel (see LinkSchedule), and the receive window of its connection; at most
+  // response_bytes, which ranks the turn among other calls.
+  int64_t window_bytes = 0;
 };
 
 // An action that the caller carries out. Each call ends exactly once: by kExpire, by kDrop, or by the caller's

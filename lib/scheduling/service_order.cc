@@ -56,6 +56,19 @@ void ServiceOrder::Update(QueuedBlock& block, TimePoint now) {
 
 void ServiceOrder::OnGranted(const Call& call, int64_t cost_bytes) {
   if (call.block->ahead) return;
+  CountOvertaken(call, cost_bytes);
+  Charge(call.block->traffic_class, cost_bytes);
+}
+
+void ServiceOrder::OnGrantedOutOfTurn(const Call& call, int64_t cost_bytes) {
+  CountOvertaken(call, cost_bytes);
+  if (classes_.size() == 1) return;
+  const size_t traffic_class = call.block->traffic_class;
+  classes_[traffic_class].lead += static_cast<double>(cost_bytes) / WeightOf(traffic_class);
+  SortTurns();
+}
+
+void ServiceOrder::CountOvertaken(const Call& call, int64_t cost_bytes) {
   const size_t traffic_class = call.block->traffic_class;
   const Call* const ready = queue_.oldest(traffic_class);
   const QueuedBlock* const waiting = blocks_.oldest_waiting(traffic_class);
@@ -63,7 +76,6 @@ void ServiceOrder::OnGranted(const Call& call, int64_t cost_bytes) {
                          (waiting != nullptr && waiting->id < call.block->id);
   int64_t& overtook_bytes = classes_[traffic_class].overtook_bytes;
   overtook_bytes = overtakes ? overtook_bytes + cost_bytes : 0;
-  Charge(traffic_class, cost_bytes);
 }
 
 // Bytes out of turn, for a response that was held for too long or is unwanted, are not charged: nothing bounds them,
@@ -73,6 +85,10 @@ void ServiceOrder::Charge(size_t traffic_class, int64_t cost_bytes) {
   const double began = classes_[traffic_class].lead;
   for (ServiceClass& other : classes_) other.lead = std::max(other.lead - began, 0.0);
   classes_[traffic_class].lead = static_cast<double>(cost_bytes) / WeightOf(traffic_class);
+  SortTurns();
+}
+
+void ServiceOrder::SortTurns() {
   std::sort(turns_.begin(), turns_.end(),
             [this](size_t a, size_t b) { return std::pair(classes_[a].lead, a) < std::pair(classes_[b].lead, b); });
 }

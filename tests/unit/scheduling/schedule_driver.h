@@ -57,6 +57,19 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
+  // A byte tunnel with this window asks for its turn.
+  Words AskForTurn(TimePoint now, int64_t window, int64_t expected = 0) {
+    std::vector<Action> actions;
+    CallRequest request = Request(std::max(window, expected));
+    request.window_bytes = window;
+    std::vector<CallId> ids;
+    const absl::StatusOr<BlockId> block =
+        schedule_.Submit(now, {request}, TimePoint::max(), actions, &ids, traffic_class_);
+    EXPECT_TRUE(block.ok()) << block.status();
+    if (block.ok()) calls_[request.tag] = ids[0];
+    return InWords(actions);
+  }
+
   // Submits one parked call. Its id is correct only while no call of this driver has ended.
   Words SubmitParked(TimePoint now, int64_t size, TimePoint deadline = TimePoint::max()) {
     CallRequest request = Request(size);

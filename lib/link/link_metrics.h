@@ -30,6 +30,7 @@ enum class LossEvidence { kOutOfOrder, kSilence, kPause };
 enum class WorkerReport { kRetransmit, kRto };
 enum class HedgeOutcome { kWon, kLost, kRefused };
 enum class QueueRefusal { kFull, kWorker, kTimeout };
+enum class TunnelTurnEnd { kSilence, kUnanswered, kPart, kClient };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
 // The values of a link's gauges: the state of its schedule and the plan in force.
@@ -113,6 +114,9 @@ class LinkMetrics : public prometheus::Collectable {
   void CountQueueRefusals(QueueRefusal reason, size_t calls) {
     Get(queue_refusals_, reason).Increment(static_cast<double>(calls));
   }
+  void CountTunnelTurn(TunnelTurnEnd end) { Get(tunnel_turns_, end).Increment(); }
+  // Counts a window of bytes that came in a tunnel without a turn.
+  void CountTunnelSurprise() { tunnel_surprises_.Increment(); }
   void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
 
   // Takes the time of a block from submission to end, and the share of its bytes that arrived, 0 to 1.
@@ -153,6 +157,8 @@ class LinkMetrics : public prometheus::Collectable {
   prometheus::Counter& callback_holds_;
   const std::array<prometheus::Counter*, 3> hedges_;
   const std::array<prometheus::Counter*, 3> queue_refusals_;
+  const std::array<prometheus::Counter*, 4> tunnel_turns_;
+  prometheus::Counter& tunnel_surprises_;
   const std::array<prometheus::Counter*, 6> blocks_;
   prometheus::Histogram& block_coverage_;
   prometheus::Histogram& block_seconds_;

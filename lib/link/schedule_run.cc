@@ -62,7 +62,7 @@ absl::Status ScheduleRun::Submit(absl::Span<const CallRequest> calls, TimePoint 
     for (size_t i = 0; i < calls.size(); ++i) ScheduledOf(calls[i].tag).id_ = ids[i];
     return absl::OkStatus();
   });
-  if (!status.ok()) return status;
+  if (!status.ok() || calls[0].window_bytes > 0) return status;
   last_block_ = {.calls = static_cast<int64_t>(calls.size())};
   for (const CallRequest& call : calls) {
     last_block_.response_bytes = std::max(last_block_.response_bytes, call.response_bytes);

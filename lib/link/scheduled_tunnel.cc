@@ -1,0 +1,194 @@
+#include "lib/link/scheduled_tunnel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sluice/schedule.h"
+
+#include "lib/link/link_loop.h"
+#include "lib/scheduling/budget.h"
+#include "lib/tcp/tcp_connection.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// A full buffer drains once, and again after a loss that TCP repairs at once. Half of that breaks responses of 200 KB
+// apart.
+constexpr int kSilentDrainTimes = 2;
+constexpr nanoseconds kLeastSilence = std::chrono::milliseconds(2);
+
+// A window below one packet makes the sender wait for its probe timer; with two it sends while the other is read.
+constexpr int64_t kLeastWindowPackets = 2;
+constexpr int64_t kTunnelsAtATime = 24;
+// Like a response that is granted in parts, a tunnel uses a third of the budget in one turn.
+constexpr int64_t kTurnsOfBudget = 3;
+constexpr int64_t kMostFirstWindowBytes = 32 << 10;
+constexpr int64_t kMostWindowBytes = 4 << 20;
+
+}  // namespace
+
+bool ScheduledTunnel::Possible(const LinkLoop& loop) {
+  const SchedulePolicy policy = loop.schedule().options().policy;
+  return policy == SchedulePolicy::kGrants || policy == SchedulePolicy::kRolling;
+}
+
+int64_t ScheduledTunnel::LeastPackets(const LinkLoop& loop, int64_t packet_bytes) {
+  const int64_t packets = loop.schedule().State().plan_bytes / kTunnelsAtATime / packet_bytes;
+  return std::max(std::min(packets, kMostFirstWindowBytes / packet_bytes), kLeastWindowPackets);
+}
+
+int ScheduledTunnel::ReceiveBufferBytes(const LinkLoop& loop) {
+  const int64_t packet_bytes = loop.schedule().options().profile.packet_payload_bytes;
+  return ReceiveBufferFor(static_cast<int>(packet_bytes * LeastPackets(loop, packet_bytes)));
+}
+
+ScheduledTunnel::ScheduledTunnel(LinkLoop& loop, size_t traffic_class, Owner owner)
+    : loop_(loop), traffic_class_(traffic_class), owner_(std::move(owner)) {}
+
+ScheduledTunnel::~ScheduledTunnel() {
+  Stop();
+}
+
+void ScheduledTunnel::Stop() {
+  if (std::exchange(stopped_, true)) return;
+  loop_.timers().Clear(timer_);
+  EndFilling();
+  if (asked_) End(CallEnd::kAborted);
+}
+
+void ScheduledTunnel::OnRequest(bool wants_response) {
+  Do(turns_.OnRequest(loop_.now(), wants_response));
+  WatchForSilence();
+}
+
+void ScheduledTunnel::OnResponse(int64_t bytes, bool is_response) {
+  in_response_ = true;
+  const bool in_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
+  const int64_t surprises = turns_.surprises();
+  if (in_turn) loop_.schedule_run().OnReceived(id(), bytes);
+  Do(turns_.OnResponse(loop_.now(), {.bytes = bytes, .is_response = is_response, .ends = Ends(bytes)}, part_bytes_));
+  if (turns_.surprises() > surprises) loop_.metrics().CountTunnelSurprise();
+  WatchForSilence();
+  in_response_ = false;
+}
+
+// A sender with more bytes sends full packets.
+bool ScheduledTunnel::Ends(int64_t bytes) {
+  packet_bytes_ += bytes;
+  const bool ends = packet_bytes_ % full_packet_bytes_ != 0;
+  if (ends) packet_bytes_ = 0;
+  return ends;
+}
+
+void ScheduledTunnel::OnClientStuck(bool stuck) {
+  Do(turns_.OnClientStuck(stuck));
+  WatchForSilence();
+}
+
+void ScheduledTunnel::Do(TunnelTurns::Step step) {
+  switch (step) {
+    case TunnelTurns::Step::kNothing:
+      return;
+    case TunnelTurns::Step::kAsk:
+      if (asked_) loop_.metrics().CountTunnelTurn(TunnelTurnEnd::kPart);
+      return Ask();
+    case TunnelTurns::Step::kEnd:
+      loop_.metrics().CountTunnelTurn(turns_.given_up() ? TunnelTurnEnd::kUnanswered : TunnelTurnEnd::kSilence);
+      return End(CallEnd::kArrived);
+    case TunnelTurns::Step::kAbandon:
+      loop_.metrics().CountTunnelTurn(TunnelTurnEnd::kClient);
+      return End(CallEnd::kAborted);
+  }
+}
+
+// If a turn ends here, the next one may begin before that, and then has its window.
+void ScheduledTunnel::Ask() {
+  const std::optional<CallId> before = asked_ ? std::optional(id()) : std::nullopt;
+  const std::optional<TcpSocket> tcp = owner_.tcp();
+  const int64_t plan_bytes = loop_.schedule().State().plan_bytes;
+  part_bytes_ = plan_bytes / kTurnsOfBudget;
+  silence_ = std::max(kLeastSilence, kSilentDrainTimes * DrainTime(loop_.schedule().options().profile, plan_bytes));
+  // On loopback a packet has 64 KB, and is as large as the window.
+  full_packet_bytes_ = loop_.schedule().options().profile.packet_payload_bytes;
+  if (tcp.has_value() && tcp->info.packet_payload_bytes > 0) {
+    full_packet_bytes_ = std::min<int64_t>(full_packet_bytes_, tcp->info.packet_payload_bytes);
+  }
+  const int64_t window_bytes = before.has_value() && prompt_ ? WiderWindow(tcp) : NarrowWindow(tcp);
+  // The kernel cannot take back what it has advertised before. It also forgets the window that was set when it first
+  // sees how much memory packets take (Linux 6.18: tcp_measure_rcv_mss).
+  const int64_t advertised_bytes = tcp.has_value() ? tcp->info.receive_window_bytes.value_or(0) : 0;
+  resize_ = std::exchange(window_bytes_, window_bytes) != window_bytes || advertised_bytes > window_bytes;
+  const int64_t charged_bytes = std::max(window_bytes, advertised_bytes);
+  const CallRequest request{
+      .response_bytes = std::max(charged_bytes, turns_.response_bytes()), .tag = tag(), .window_bytes = charged_bytes};
+  BlockId block = 0;
+  asked_ = true;
+  loop_.schedule_run().Submit({&request, 1}, TimePoint::max(), block, traffic_class_).IgnoreError();  // it is valid
+  prompt_ = turns_.phase() == TunnelTurns::Phase::kTurn;
+  if (!before.has_value()) return;
+  if (prompt_) return loop_.schedule_run().OnFinished(*before, CallEnd::kArrived);
+  filling_ = before;
+  filling_timer_ = loop_.timers().Set(loop_.now() + silence_, [this] { EndFilling(); });
+}
+
+void ScheduledTunnel::EndFilling() {
+  loop_.timers().Clear(filling_timer_);
+  const std::optional<CallId> filling = std::exchange(filling_, std::nullopt);
+  if (filling.has_value()) loop_.schedule_run().OnFinished(*filling, CallEnd::kArrived);
+}
+
+// A sender that has seen a window of many packets waits for its probe timer in front of a window below one.
+int64_t ScheduledTunnel::LeastWindowAfterWider(const std::optional<TcpSocket>& tcp) {
+  return tcp.has_value() ? kLeastWindowPackets * tcp->info.received_payload_bytes : 0;
+}
+
+// In full packets: a sender fills the rest of a window with a small one, which would look like the end of a response.
+int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp) const {
+  const bool thinks = turns_.last_thinking() > silence_;
+  const int64_t least_bytes = full_packet_bytes_ * (thinks ? 1 : LeastPackets(loop_, full_packet_bytes_));
+  return widened_ ? std::max(least_bytes, LeastWindowAfterWider(tcp)) : least_bytes;
+}
+
+int64_t ScheduledTunnel::WiderWindow(const std::optional<TcpSocket>& tcp) {
+  const int64_t most_bytes = std::min(part_bytes_, kMostWindowBytes);
+  const int64_t wider_bytes = std::max(2 * window_bytes_, LeastWindowAfterWider(tcp));
+  const ScheduleState state = loop_.schedule().State();
+  const bool idle = state.in_flight_bytes + wider_bytes - window_bytes_ <= state.plan_bytes / 2;
+  if (!tcp.has_value() || wider_bytes > most_bytes || !idle) return window_bytes_;
+  widened_ = true;
+  return wider_bytes;
+}
+
+void ScheduledTunnel::Grant(int64_t) {
+  if (stopped_) return;
+  EndFilling();
+  const TunnelTurns::Step step = turns_.OnGranted(loop_.now());
+  Do(step);
+  if (step != TunnelTurns::Step::kNothing) return;
+  if (std::exchange(resize_, false)) owner_.set_window(static_cast<int>(window_bytes_));
+  WatchForSilence();
+  if (!in_response_) owner_.on_turn();
+}
+
+void ScheduledTunnel::End(CallEnd end) {
+  asked_ = false;
+  loop_.schedule_run().OnFinished(id(), end);
+}
+
+// The timer is set once for many responses, and looks again when it is due: setting it is expensive.
+void ScheduledTunnel::WatchForSilence() {
+  const TimePoint due = stopped_ ? TimePoint::max() : turns_.Due(silence_);
+  if (due == TimePoint::max()) return loop_.timers().Clear(timer_);
+  if (timer_ != TimerQueue::Id() && timer_due_ <= due) return;
+  loop_.timers().Clear(timer_);
+  timer_due_ = due;
+  timer_ = loop_.timers().Set(due, [this] {
+    timer_ = TimerQueue::Id();
+    Do(turns_.OnTimer(loop_.now(), silence_));
+    WatchForSilence();
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "lib/link/scheduled.h"
+#include "lib/net/timer_queue.h"
+#include "lib/scheduling/tunnel_turns.h"
+#include "lib/tcp/tcp_socket.h"
+
+namespace sluice {
+
+class LinkLoop;
+
+// The turns of one byte tunnel in the schedule of its link. The receive window of the tunnel's connection is the grant:
+// while the tunnel has a turn its owner reads, which opens the window again. There is one for each scheduled tunnel.
+// Used on the link's thread only.
+//
+// The window is small, so that many tunnels have a turn at the same time: two packets, or a 24th of the budget. It
+// grows up to a third of the budget while the tunnel's turns follow each other without a wait, so that one tunnel alone
+// is fast.
+class ScheduledTunnel final : private Scheduled {
+ public:
+  // The owner, which has the connection.
+  struct Owner {
+    std::function<void()> on_turn;                  // a turn begins; it is not called within OnResponse
+    std::function<std::optional<TcpSocket>()> tcp;  // describes the connection, if it is TCP
+    std::function<void(int bytes)> set_window;      // as StreamSocket::SetReceiveWindow
+  };
+
+  // Whether the schedule has turns for tunnels: with grants and rolling.
+  static bool Possible(const LinkLoop& loop);
+  // The receive buffer of a new connection, as in Executor::ConnectOptions.
+  static int ReceiveBufferBytes(const LinkLoop& loop);
+
+  // `loop` must outlive it. Its owner destroys it at the end of a turn of the loop, after Stop.
+  ScheduledTunnel(LinkLoop& loop, size_t traffic_class, Owner owner);
+  ~ScheduledTunnel() override;
+  ScheduledTunnel(const ScheduledTunnel&) = delete;
+  ScheduledTunnel& operator=(const ScheduledTunnel&) = delete;
+
+  // As in TunnelTurns. The owner then asks passes_requests() and reads() again.
+  void OnRequest(bool wants_response);
+  void OnResponse(int64_t bytes, bool is_response);
+  void OnClientStuck(bool stuck);
+  bool passes_requests() const { return turns_.passes_requests(); }
+  bool reads() const { return turns_.reads(); }
+  void Stop();  // the connection is over; the owner gets no event any more
+
+ private:
+  // Scheduled.
+  void Send(int64_t) override {}
+  void Grant(int64_t bytes) override;
+  void EndUnsent(absl::Status) override {}
+  void Abort() override {}
+
+  static int64_t LeastPackets(const LinkLoop& loop, int64_t packet_bytes);
+  void Do(TunnelTurns::Step step);
+  void Ask();
+  static int64_t LeastWindowAfterWider(const std::optional<TcpSocket>& tcp);
+  int64_t NarrowWindow(const std::optional<TcpSocket>& tcp) const;
+  int64_t WiderWindow(const std::optional<TcpSocket>& tcp);
+  bool Ends(int64_t bytes);
+  void End(CallEnd end);
+  void EndFilling();
+  void WatchForSilence();
+
+  LinkLoop& loop_;
+  const size_t traffic_class_;
+  const Owner owner_;
+  TunnelTurns turns_;
+  bool stopped_ = false;
+  bool asked_ = false;             // the schedule knows a turn, which waits or has begun
+  bool in_response_ = false;       // within OnResponse
+  int64_t window_bytes_ = 0;       // of the last turn that the tunnel has asked for
+  bool widened_ = false;           // the window was wider than at first
+  bool resize_ = false;            // window_bytes_ has changed, and the kernel does not know yet
+  bool prompt_ = false;            // that turn began at once
+  int64_t full_packet_bytes_ = 1;  // payload of a full packet
+  int64_t packet_bytes_ = 0;       // received since the last packet that was not full
+  // Of the current turn: after so many bytes the tunnel asks again, and a response may pause for so long.
+  int64_t part_bytes_ = 0;
+  std::chrono::nanoseconds silence_{0};
+  // The turn before, whose window fills up while the tunnel waits for the next.
+  std::optional<CallId> filling_;
+  TimerQueue::Id filling_timer_;
+  TimerQueue::Id timer_;  // set during a turn
+  TimePoint timer_due_;
+};
+
+}  // namespace sluice

@@ -120,6 +120,7 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseLimits(config.limits(), server.proxy));
   status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
   if (config.tunnels().has_to_workers()) server.proxy.pass_worker_tunnels = config.tunnels().to_workers();
+  if (config.tunnels().has_scheduled()) server.proxy.schedule_worker_tunnels = config.tunnels().scheduled();
   status.Update(ParseField("tunnels.receive_window", config.tunnels().receive_window(), ParseByteSize,
                            server.proxy.worker_tunnel_receive_bytes));
   if (config.tunnels().has_to_others()) server.proxy.pass_tunnels = config.tunnels().to_others();

@@ -78,7 +78,7 @@ void ClientConnection::Open(absl::string_view bytes) {
       return StartHttp2(opening_.TakeRest());
     case ClientOpening::Kind::kConnect:
     case ClientOpening::Kind::kOther:
-      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::Kind::kWorker);
+      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
       if (opening_.kind() == ClientOpening::Kind::kConnect) return OnConnectRequest();
       proxy_.metrics().CountConnection(ProxyConnection::kRefused);
       Report(ProxyEvent::Kind::kRefused, "", opening_.why());
@@ -160,14 +160,17 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
 void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
   proxy_.link().timers().Clear(opening_timer_);
   if (!denial_.empty()) return Refuse(TunnelRefusal(bytes, denial_));
-  const bool to_worker = kind == PassedTunnel::Kind::kWorker;
+  const bool to_worker = kind != PassedTunnel::Kind::kOther;
   if (to_worker && !proxy_.options().pass_worker_tunnels) {
     proxy_.metrics().CountConnection(ProxyConnection::kRefused);
     Report(ProxyEvent::Kind::kRefused, connect_target_, kNoWorkerTunnels, ClientOpening::ProtocolOf(bytes));
     return Refuse(TunnelRefusal(bytes, kNoWorkerTunnels));
   }
   // A tunnel to another host is counted when it is open. Otherwise it is refused.
-  if (to_worker) proxy_.metrics().CountConnection(ProxyConnection::kWorkerTunnel);
+  if (to_worker) {
+    proxy_.metrics().CountConnection(kind == PassedTunnel::Kind::kScheduled ? ProxyConnection::kScheduledTunnel
+                                                                            : ProxyConnection::kWorkerTunnel);
+  }
   phase_ = Phase::kOpen;
   SetIdle(false);
   protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, dial_->TakeTunnel(), bytes);

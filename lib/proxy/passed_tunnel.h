@@ -12,13 +12,15 @@ namespace sluice {
 
 class ClientConnection;
 class ProxyLoop;
+class ScheduledTunnel;
 class Tunnel;
 
 inline constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 
 // A client that requested a tunnel by CONNECT and speaks something other than HTTP/2 in the clear: the proxy forwards
-// its bytes, and schedules none of them. There is one for each such connection. Bytes that wait for one end stop the
-// reading of the other end. Used on the link's thread only.
+// its bytes. A tunnel to a worker takes turns in the schedule of the link (ScheduledTunnel), if the policy has turns.
+// There is one for each such connection. Bytes that wait for one end stop the reading of the other end. Used on the
+// link's thread only.
 class PassedTunnel final : public ClientProtocol {
  public:
   // kOther: traffic of a local client to a host that is not a worker. It is not restricted. It is counted, because it
@@ -29,6 +31,11 @@ class PassedTunnel final : public ClientProtocol {
   PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
                const std::string& bytes);
   ~PassedTunnel() override;
+
+  // The kind of a tunnel to a worker, by the current options.
+  static Kind KindToWorker(ProxyLoop& proxy);
+  // The receive buffer of the connection of such a tunnel, as in Executor::ConnectOptions.
+  static int ReceiveBufferBytes(ProxyLoop& proxy, Kind kind);
 
   // ClientProtocol.
   void OnBytes(absl::string_view bytes) override;
@@ -45,7 +52,11 @@ class PassedTunnel final : public ClientProtocol {
     kOver,
   };
 
+  void Schedule();
   void Forward(std::string bytes);
+  void Pass(std::string bytes);
+  void SetReading();
+  bool IsControl(size_t bytes) const;
   void OnTunnelOpen();
   void OnTunnelBytes(absl::string_view bytes);
   void OnTunnelBacklog(bool backlog);
@@ -58,6 +69,10 @@ class PassedTunnel final : public ClientProtocol {
   Phase phase_ = Phase::kOpen;
   bool reported_ = false;  // to the log
   bool counted_ = false;   // as an open tunnel
+  bool tls_ = false;       // the client speaks TLS
+  bool client_stuck_ = false;
+  std::string waiting_;                     // requests that wait for a turn
+  std::unique_ptr<ScheduledTunnel> turns_;  // null: the tunnel is not scheduled
   std::unique_ptr<Tunnel> tunnel_;
 };
 

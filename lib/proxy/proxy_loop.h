@@ -38,9 +38,11 @@ struct ProxyOptions {
   std::string worker_header;
   bool pass_tunnels = true;         // forwards tunnels of local clients to targets that are not workers
   bool pass_worker_tunnels = true;  // forwards tunnels to workers that carry no plaintext HTTP/2
-  // Approximate TCP receive window of each such tunnel; 0: the kernel's choice. No schedule bounds the bytes that a
-  // worker sends through it. The default is Linux's initial window, before Linux grows it to megabytes. It fills 1
-  // Gbit/s up to a round trip of half a millisecond.
+  // Schedules these tunnels, if the policy of the link is grants or rolling.
+  bool schedule_worker_tunnels = true;
+  // Approximate TCP receive window of each such tunnel that is not scheduled; 0: the kernel's choice. The default is
+  // Linux's initial window, before Linux grows it to megabytes. It fills 1 Gbit/s up to a round trip of half a
+  // millisecond.
   int64_t worker_tunnel_receive_bytes = 64 << 10;
   // Maximum time until a connection starts HTTP/2 or CONNECT, until a CONNECT reaches its target, and until HTTP/2
   // starts in its tunnel.

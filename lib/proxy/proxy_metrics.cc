@@ -8,9 +8,10 @@
 namespace sluice {
 namespace {
 
-constexpr std::array<const char*, 7> kConnectionNames = {"http2",   "connect",          "worker_tunnel", "other_tunnel",
-                                                         "refused", "handshake_failed", "unreachable"};
-constexpr std::array<const char*, 2> kTunnelNames = {"worker", "other"};
+constexpr std::array<const char*, 8> kConnectionNames = {
+    "http2",        "connect", "worker_tunnel",    "scheduled_tunnel",
+    "other_tunnel", "refused", "handshake_failed", "unreachable"};
+constexpr std::array<const char*, 3> kTunnelNames = {"worker", "scheduled", "other"};
 constexpr char kOtherMethods[] = "other";
 constexpr char kNoWorkers[] = "none";
 constexpr size_t kMaxMethodBytes = 256;
@@ -25,12 +26,13 @@ prometheus::Gauge& MakeGauge(prometheus::Registry& registry, const std::string& 
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
-std::array<prometheus::Gauge*, 2> MakeTunnelGauges(prometheus::Registry& registry) {
+std::array<prometheus::Gauge*, 3> MakeTunnelGauges(prometheus::Registry& registry) {
   auto& family = prometheus::BuildGauge()
                      .Name("sluice_proxy_tunnels")
-                     .Help("Open tunnels that are forwarded without a schedule, by where they lead.")
+                     .Help("Open tunnels that are forwarded, by where they lead; those to scheduled take turns.")
                      .Register(registry);
-  return {&family.Add({{"to", kTunnelNames[0]}}), &family.Add({{"to", kTunnelNames[1]}})};
+  return {&family.Add({{"to", kTunnelNames[0]}}), &family.Add({{"to", kTunnelNames[1]}}),
+          &family.Add({{"to", kTunnelNames[2]}})};
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ ProxyMetrics::ProxyMetrics(prometheus::Registry& registry)
                                       kConnectionNames)),
       tunnels_(MakeTunnelGauges(registry)),
       tunnel_bytes_(MakeCounters(registry, "sluice_proxy_tunnel_received_bytes_total",
-                                 "Bytes that came through forwarded tunnels, without a schedule.", "to", kTunnelNames)),
+                                 "Bytes that came through forwarded tunnels.", "to", kTunnelNames)),
       calls_total_(prometheus::BuildCounter()
                        .Name("sluice_proxy_calls_total")
                        .Help("Calls that have ended, by the pattern of workers that let them in and the status of gRPC "

@@ -19,17 +19,18 @@ namespace sluice {
 
 // How a connection of a client was classified.
 enum class ProxyConnection {
-  kHttp2,         // HTTP/2 with prior knowledge
-  kConnect,       // HTTP/2 within a tunnel of CONNECT
-  kWorkerTunnel,  // something other than HTTP/2 for a worker, such as TLS; forwarded
-  kOtherTunnel,   // anything for a host that is not a worker; forwarded
+  kHttp2,            // HTTP/2 with prior knowledge
+  kConnect,          // HTTP/2 within a tunnel of CONNECT
+  kWorkerTunnel,     // something other than HTTP/2 for a worker, such as TLS; forwarded without a schedule
+  kScheduledTunnel,  // likewise, with turns in the schedule
+  kOtherTunnel,      // anything for a host that is not a worker; forwarded
   kRefused,
   kHandshakeFailed,  // TLS: the client showed no certificate or a wrong one, did not use TLS, or took too long
   kUnreachable,      // the target of CONNECT cannot be looked up or reached
 };
 
-// Where a tunnel leads that is forwarded without a schedule.
-enum class TunnelKind { kWorker, kOther };
+// Where a forwarded tunnel leads: to a worker, without or with turns in the schedule, or to a host that is no worker.
+enum class TunnelKind { kWorker, kScheduled, kOther };
 
 // The metrics of a proxy, in addition to the metrics of its link. There is one for each proxy. Used on the link's
 // thread only; other threads may read the registry.
@@ -59,8 +60,8 @@ class ProxyMetrics {
   void SetHeldRequestBytes(int64_t bytes) { held_request_bytes_->Set(static_cast<double>(bytes)); }
 
  private:
-  static constexpr size_t kConnectionKinds = 7;
-  static constexpr size_t kTunnelKinds = 2;
+  static constexpr size_t kConnectionKinds = 8;
+  static constexpr size_t kTunnelKinds = 3;
 
   const std::array<prometheus::Counter*, kConnectionKinds> connections_total_;
   const std::array<prometheus::Gauge*, kTunnelKinds> tunnels_;

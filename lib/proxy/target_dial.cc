@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lib/proxy/passed_tunnel.h"
 #include "lib/proxy/proxy_loop.h"
 
 namespace sluice {
@@ -41,7 +42,7 @@ void TargetDial::OnTargetStep() {
 
 void TargetDial::Dial() {
   tunnel_ = std::make_unique<Tunnel>(
-      proxy_.link(), static_cast<int>(proxy_.options().worker_tunnel_receive_bytes),
+      proxy_.link(), PassedTunnel::ReceiveBufferBytes(proxy_, PassedTunnel::KindToWorker(proxy_)),
       Tunnel::Owner{.on_open = [this] { OnOpen(); },
                     .on_bytes = nullptr,
                     .on_backlog = [](bool) {},

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,11 @@ class Tunnel final : private StreamSocketEvents {
   void SetOwner(Owner owner) { owner_ = std::move(owner); }
   void Write(std::string bytes);  // keeps bytes that are written before on_open
   void SetReading(bool reading);
+  void SetReceiveWindow(int bytes) {  // as StreamSocket::SetReceiveWindow
+    if (open_) socket_->SetReceiveWindow(bytes);
+  }
+  // Describes the connection once it is open; nothing if it is not TCP.
+  std::optional<TcpSocket> Tcp() const { return open_ ? socket_->Tcp() : std::nullopt; }
   // Bytes that the far side has not read.
   size_t unsent_bytes() const { return open_ ? socket_->unsent_bytes() : early_.size(); }
   std::string TakeEarly() { return std::exchange(early_, {}); }  // bytes written before on_open

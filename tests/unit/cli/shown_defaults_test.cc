@@ -113,6 +113,7 @@ TEST(ShownDefaultsTest, AreThoseOfTheProxy) {
   EXPECT_EQ(shown->server.proxy.client_stall_timeout, expected->server.proxy.client_stall_timeout);
   EXPECT_EQ(shown->server.proxy.pass_tunnels, expected->server.proxy.pass_tunnels);
   EXPECT_EQ(shown->server.proxy.pass_worker_tunnels, expected->server.proxy.pass_worker_tunnels);
+  EXPECT_EQ(shown->server.proxy.schedule_worker_tunnels, expected->server.proxy.schedule_worker_tunnels);
   EXPECT_EQ(shown->server.proxy.worker_tunnel_receive_bytes, expected->server.proxy.worker_tunnel_receive_bytes);
   EXPECT_EQ(shown->drain_delay, expected->drain_delay);
   EXPECT_EQ(shown->drain_timeout, expected->drain_timeout);

@@ -40,6 +40,7 @@ class NamesExecutor final : public Executor {
   std::function<void(const std::string& name)> on_look_up = [](const std::string&) {};
 
   void StopClock() { stopped_at_ = real_.Now(); }
+  void StartClock() { stopped_at_.reset(); }
   void PutForward(std::chrono::nanoseconds time) { ahead_ += time; }
 
   TimePoint Now() const override { return stopped_at_.value_or(real_.Now()) + ahead_; }

@@ -41,6 +41,7 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(server.proxy.worker_header, "");
   EXPECT_TRUE(server.proxy.pass_tunnels);
   EXPECT_TRUE(server.proxy.pass_worker_tunnels);
+  EXPECT_TRUE(server.proxy.schedule_worker_tunnels);
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 64 << 10);
   EXPECT_EQ(server.proxy.max_connections, ProxyOptions().max_connections);
   EXPECT_EQ(server.proxy.max_held_bytes_per_call, ProxyOptions().max_held_bytes_per_call);
@@ -56,7 +57,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "listen": ["unix:/run/a", "tls:127.0.0.1:1"], "routes": [{"listen": "127.0.0.1:2", "workers": "w.svc:7000"}],
     "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
-    "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb"},
+    "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false},
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
@@ -79,6 +80,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_THAT(server.workers, ElementsAre("10.0.0.0/8", "*.svc:7000"));
   EXPECT_EQ(server.proxy.worker_header, "x-worker");
   EXPECT_FALSE(server.proxy.pass_worker_tunnels);
+  EXPECT_FALSE(server.proxy.schedule_worker_tunnels);
   EXPECT_FALSE(server.proxy.pass_tunnels);
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 5 << 10);
   EXPECT_EQ(server.proxy.max_connections, 1U);

@@ -213,6 +213,7 @@ TEST_F(TunnelTest, OtherRequestsGetAnAnswer) {
 }
 
 TEST_F(TunnelTest, WhatIsNoHttp2IsPassedOnToTheWorker) {
+  options_.proxy.schedule_worker_tunnels = false;
   StartProxy();
   TestListener listener("127.0.0.1:0", Echo);
   for (const std::string& bytes : {std::string("\x16\x03\x01 hello", 9), std::string("GET / HTTP/1.1\r\n\r\n"),
@@ -233,6 +234,7 @@ TEST_F(TunnelTest, WhatIsNoHttp2IsPassedOnToTheWorker) {
 }
 
 TEST_F(TunnelTest, TrafficThatPassesUnscheduledIsCounted) {
+  options_.proxy.schedule_worker_tunnels = false;
   StartProxy();
   TestListener listener("127.0.0.1:0", Echo);
   {
@@ -275,6 +277,7 @@ TEST_F(TunnelTest, TheProxyMayEndAtTheMomentAtWhichATunnelDoes) {
 TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
   // The buffer of a TCP socket grows without bound; the buffer of a Unix socket does not.
   options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-tunnel-test-", getpid()), .route = ""}};
+  options_.proxy.schedule_worker_tunnels = false;
   options_.proxy.worker_tunnel_receive_bytes = 16 << 10;
   StartProxy();
   EventLog windows;

@@ -1,0 +1,188 @@
+// Tunnels to workers that take turns in the schedule.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/socket.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/eventually.h"
+#include "tests/unit/net/link_thread.h"
+#include "tests/unit/net/test_listener.h"
+#include "tests/unit/proxy/proxy_loop_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+// The test holds the clock, and the budget has room for two windows.
+class ScheduledTunnelTest : public ProxyLoopTest {
+ protected:
+  // A tunnel, and the worker at its other end.
+  class Pair {
+   public:
+    Pair(ScheduledTunnelTest& test, const std::string& name)
+        : worker_("127.0.0.1:0", [&test, name, this](int fd) { Serve(test, name, fd); }),
+          client_(test.Dial(worker_.address().text)) {}
+    ~Pair() { answer_.Add("end"); }
+
+    TestSocket& client() { return client_; }
+    void Answer(const std::string& bytes) { answer_.Add(bytes); }
+
+   private:
+    void Serve(ScheduledTunnelTest& test, const std::string& name, int fd) {
+      for (size_t i = 1;; ++i) {
+        const std::string request = ReceiveAtLeast(fd, 1);
+        if (request.empty()) return;
+        test.requests_.Add(absl::StrCat(name, " ", request));
+        const std::string answer = answer_.Await(i).back();
+        if (answer == "end") return;
+        SendAll(fd, answer);
+      }
+    }
+
+    EventLog answer_;
+    TestListener worker_;
+    TestSocket client_;
+  };
+
+  static ScheduleOptions TwoWindows(SchedulePolicy policy = SchedulePolicy::kGrants) {
+    ScheduleOptions options;
+    options.policy = policy;
+    options.profile.capacity_bytes_per_second = 1e9 / 8;
+    options.profile.propagation_rtt = absl::Microseconds(100);
+    options.profile.buffer_bytes = 10'000;
+    options.profile.packet_payload_bytes = 1448;
+    options.profile.frame_bytes = 1514;
+    return options;
+  }
+  void SetUp() override {
+    StartProxy({}, TwoWindows());
+    executor_.Await([&] { names_.StopClock(); });
+  }
+  void TearDown() override {
+    pairs_.clear();
+    ProxyLoopTest::TearDown();
+  }
+
+  TestSocket Dial(const std::string& target) const {
+    TestSocket socket = ConnectTo(listener_->address());
+    socket.Send(absl::StrCat("CONNECT ", target, " HTTP/1.1\r\nHost: ", target, "\r\n\r\n"));
+    EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+    return socket;
+  }
+  Pair& Add(const std::string& name) { return *pairs_.emplace_back(std::make_unique<Pair>(*this, name)); }
+  // Waits until so many turns have begun or wait.
+  bool AwaitTurns(int64_t turns) {
+    return Eventually([&] {
+      int64_t calls = 0;
+      executor_.Await([&] { calls = loop_->schedule().State().in_flight_calls; });
+      return calls == turns;
+    });
+  }
+  int64_t ChargedBytes() {
+    int64_t bytes = 0;
+    executor_.Await([&] { bytes = loop_->schedule().State().in_flight_bytes; });
+    return bytes;
+  }
+  void PutForward(std::chrono::nanoseconds time) {
+    executor_.Await([&] { names_.PutForward(time); });
+  }
+
+  EventLog requests_;
+  std::vector<std::unique_ptr<Pair>> pairs_;
+};
+
+TEST_F(ScheduledTunnelTest, ARequestWaitsUntilTheWindowOfItsResponseFits) {
+  for (const char* name : {"a", "b", "c"}) Add(name).client().Send("?");
+  EXPECT_TRUE(AwaitTurns(3));
+  EXPECT_THAT(requests_.Await(2), SizeIs(2));
+  EXPECT_GT(ChargedBytes(), 2 * 2 * 1448);
+  EXPECT_LE(ChargedBytes(), 10'000);
+  // Two workers think for longer than a tunnel waits.
+  PutForward(200ms);
+  EXPECT_THAT(requests_.Await(3), UnorderedElementsAre("a ?", "b ?", "c ?"));
+}
+
+TEST_F(ScheduledTunnelTest, AResponseThatHasEndedLetsTheNextRequestPass) {
+  for (const char* name : {"a", "b", "c"}) Add(name).client().Send("?");
+  EXPECT_TRUE(AwaitTurns(3));
+  const std::string first = requests_.Await(2).front().substr(0, 1);
+  Pair& pair = *pairs_[static_cast<size_t>(first[0] - 'a')];
+  pair.Answer(std::string(1000, 'x'));
+  EXPECT_EQ(pair.client().ReceiveUntil(std::string(1000, 'x')).size(), 1000U);
+  EXPECT_THAT(requests_.events(), SizeIs(2)) << "more of the response may come";
+  PutForward(2ms);
+  EXPECT_THAT(requests_.Await(3), SizeIs(3));
+}
+
+TEST_F(ScheduledTunnelTest, ATurnEndsWithItsConnection) {
+  for (const char* name : {"a", "b", "c"}) Add(name).client().Send("?");
+  EXPECT_TRUE(AwaitTurns(3));
+  const std::string first = requests_.Await(2).front().substr(0, 1);
+  pairs_[static_cast<size_t>(first[0] - 'a')]->client().Break();
+  EXPECT_TRUE(AwaitTurns(2));
+  EXPECT_THAT(requests_.events(), SizeIs(2)) << "a window may still be on its way";
+  PutForward(1ms);
+  EXPECT_THAT(requests_.Await(3), SizeIs(3));
+}
+
+TEST_F(ScheduledTunnelTest, LargeResponsesComeWholeBesideEachOther) {
+  executor_.Await([&] { names_.StartClock(); });
+  const std::string large(1 << 20, 'x');
+  for (const char* name : {"a", "b", "c", "d"}) Add(name).client().Send("?");
+  for (const auto& pair : pairs_) pair->Answer(large + "!");
+  for (const auto& pair : pairs_) EXPECT_EQ(pair->client().ReceiveUntil("!"), large + "!");
+  EXPECT_TRUE(AwaitTurns(0));
+  EXPECT_EQ(ChargedBytes(), 0);
+}
+
+TEST_F(ScheduledTunnelTest, TheWindowOfATunnelAloneGrows) {
+  TearDown();
+  ScheduleOptions ample = TwoWindows();
+  ample.profile.buffer_bytes = 4 << 20;
+  StartProxy({}, ample);
+  Pair& pair = Add("a");
+  pair.client().Send("?");
+  pair.Answer(std::string(64 << 20, 'x') + "!");
+  std::thread reader([&] { EXPECT_EQ(pair.client().ReceiveUntil("!").size(), (64U << 20) + 1); });
+  EXPECT_TRUE(Eventually([&] { return ChargedBytes() > (256 << 10); }));
+  reader.join();
+  EXPECT_TRUE(AwaitTurns(0));
+}
+
+TEST_F(ScheduledTunnelTest, WhatAWorkerSendsByItselfTakesATurn) {
+  TestListener worker("127.0.0.1:0", [](int fd) {
+    SendAll(fd, std::string(2000, 'x') + "!");
+    ReceiveAll(fd);
+  });
+  TestSocket client = Dial(worker.address().text);
+  client.Send("\x16");  // without it the protocol is not known
+  EXPECT_THAT(client.ReceiveUntil("!"), SizeIs(2001));
+  EXPECT_TRUE(AwaitTurns(1));
+  PutForward(200ms);
+  EXPECT_TRUE(AwaitTurns(0));
+}
+
+TEST_F(ScheduledTunnelTest, AClientThatReadsNothingHoldsNoTurn) {
+  executor_.Await([&] { names_.StartClock(); });
+  Add("a").client().Send("?");
+  pairs_[0]->Answer(std::string(16 << 20, 'x') + "!");
+  EXPECT_TRUE(AwaitTurns(1));
+  EXPECT_TRUE(AwaitTurns(0)) << "the proxy and the client's socket are full";
+  EXPECT_EQ(pairs_[0]->client().ReceiveUntil("!").size(), (16U << 20) + 1);
+}
+
+}  // namespace
+}  // namespace sluice::testing

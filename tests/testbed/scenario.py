@@ -178,6 +178,32 @@ class AnswerScenario:
         return self.load * self.link.rate_bps / 8 / (self.link.workers * wire_bytes(int(self.response_bytes)))
 
 
+# How a client of unknown bytes reaches its servers: directly, or in tunnels of sluice-proxy.
+TUNNEL_WAYS = ("direct", "forwarded", "scheduled")
+
+
+@dataclasses.dataclass(frozen=True)
+class TunnelScenario:
+    """The load: one connection to each server."""
+
+    link: LinkScenario
+    way: str
+    policy: str  # of the proxy
+    response_bytes: int
+    most_response_bytes: int  # 0: all responses are equal
+    tls: bool
+    alone: bool  # each connection goes on by itself
+    blocks: int
+    think: Think = Think()
+    warmup_blocks: int = 2
+    timeout_s: int = 1800
+
+    @property
+    def title(self):
+        size = f"{self.response_bytes} B" + (f" to {self.most_response_bytes} B" if self.most_response_bytes else "")
+        return f"{self.way}{' TLS' if self.tls else ''}: {self.link.workers} servers x {size}, {self.blocks} blocks, {self.link.title}"
+
+
 # How a stock client reaches its workers: directly; through sluice-proxy, configured only by its environment; or by
 # connecting to the proxy's address and naming the workers itself.
 WAYS = ("direct", "proxy", "proxy-prior-knowledge")

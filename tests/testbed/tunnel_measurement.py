@@ -1,0 +1,80 @@
+"""Measurements of connections that carry bytes of no known protocol, directly and in tunnels of sluice-proxy."""
+
+import contextlib
+
+from answer_measurement import Servers, built
+from measurement import Load, measure, summary
+from processes import run_to_end
+from sluice_programs import scrape, sum_of_metric
+from stock_measurement import ADMIN, LISTEN, ProxiedServers
+from topology import AGGREGATOR, Network
+
+_FLAGS = {"forwarded": ["--tunnels-scheduled=false"], "scheduled": []}
+
+
+_TURN_ENDS = ("silence", "unanswered", "part", "client")
+
+
+class TunnelledServers(ProxiedServers):
+    """sluice-proxy and the servers behind it, with the counts of tunnels."""
+
+    def counts(self):
+        metrics = scrape(self._network, AGGREGATOR, ADMIN)
+        turns = {end: int(sum_of_metric(metrics, "sluice_tunnel_turns_total", f'end="{end}"')) for end in _TURN_ENDS}
+        surprises = int(sum_of_metric(metrics, "sluice_tunnel_surprises_total"))
+        return {**super().counts(), **{f"turns_{end}": count for end, count in turns.items()}, "surprises": surprises}
+
+
+class TunnelMeasurement:
+    """Runs scenarios with byte_server and byte_load."""
+
+    def __init__(self, build, folder):
+        self._folder = folder
+        self._server = built(build, "tests/byte_server")
+        self._load = built(build, "tests/byte_load")
+        self._proxy = built(build, "bin/sluice-proxy")
+
+    def run(self, scenario, progress):
+        """Returns one object, ready for JSON."""
+        progress.step(scenario.title)
+        with contextlib.ExitStack() as stack:
+            network = stack.enter_context(Network(scenario.link))
+            servers = stack.enter_context(Servers([self._server, *self._tls(scenario)], network, self._folder))
+            service = servers
+            if scenario.way != "direct":
+                flags = _FLAGS[scenario.way]
+                service = stack.enter_context(TunnelledServers(self._proxy, servers, network, scenario, self._folder, flags))
+            load = Load(network, self._argv(scenario, network), self._folder)
+            measured = measure(scenario, network, service, load, progress)
+        result = {
+            "mode": scenario.way,
+            "policy": scenario.policy,
+            **scenario.link.facts(),
+            "response_bytes": scenario.response_bytes,
+            "most_response_bytes": scenario.most_response_bytes,
+            "tls": scenario.tls,
+            "blocks": scenario.blocks,
+            **scenario.think.facts(),
+            "errors": 0,
+            **measured,
+        }
+        progress.step(summary(result))
+        return result
+
+    def _argv(self, scenario, network):
+        argv = [self._load, "--workers", ",".join(network.worker_addresses()), "--response-bytes", scenario.response_bytes]
+        argv += ["--most-response-bytes", scenario.most_response_bytes, "--blocks", scenario.blocks]
+        argv += ["--warmup-blocks", scenario.warmup_blocks, "--think-us", round(1000 * scenario.think.usual_ms)]
+        if scenario.way != "direct":
+            argv += ["--via", LISTEN]
+        return [*argv, *(["--tls"] if scenario.tls else []), *(["--alone"] if scenario.alone else [])]
+
+    def _tls(self, scenario):
+        if not scenario.tls:
+            return []
+        key, cert = self._folder / "key.pem", self._folder / "cert.pem"
+        run_to_end(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+             "-subj", "/CN=byte-server", "-keyout", key, "-out", cert], "openssl"
+        )  # fmt: skip
+        return ["--cert", cert, "--key", key]

@@ -18,7 +18,7 @@ _COLOURS = {
     "hit": "green", "joined": "blue", "miss": "yellow", "used": "green", "wasted": "orange", "changed": "blue",
     "not_found": "yellow", "out_of_range": "orange", "invalid": "purple",
     "retransmit": "orange", "some": "orange", "probe": "blue", "grow": "green", "back_off": "red", "give_back": "yellow",
-    "http2": "green", "connect": "blue", "worker_tunnel": "orange", "other_tunnel": _GREY, "handshake_failed": "red",
+    "http2": "green", "connect": "blue", "worker_tunnel": "orange", "scheduled_tunnel": "yellow", "other_tunnel": _GREY, "handshake_failed": "red",
     "unreachable": "yellow",
 }  # fmt: skip
 
@@ -38,7 +38,7 @@ _VALUES = {
     "sluice_link_rtt_seconds": "min smoothed",
     "sluice_mid_level_cache_lookups_total": "hit joined miss",
     "sluice_mid_level_read_ahead_blocks_total": "used wasted",
-    "sluice_proxy_connections_total": "http2 connect worker_tunnel other_tunnel refused handshake_failed unreachable",
+    "sluice_proxy_connections_total": "http2 connect worker_tunnel scheduled_tunnel other_tunnel refused handshake_failed unreachable",
 }
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}

@@ -256,9 +256,9 @@ def _proxy():
               [(aggregator("sluice_proxy_connections"), "connections {{instance}}"),
                (aggregator("sluice_proxy_calls"), "calls {{instance}}")]),
         lines("New connections of proxies, by what they are", "ops",
-              "worker_tunnel: TLS to a worker, which no schedule sees. other_tunnel: passed on to other hosts. refused: not "
-              "allowed, or too many. handshake_failed: without the right certificate. unreachable: CONNECT to a target that "
-              "cannot be looked up or reached.",
+              "scheduled_tunnel: other bytes to a worker, such as TLS. worker_tunnel: the same without a schedule. "
+              "other_tunnel: passed on to other hosts. refused: not allowed, or too many. handshake_failed: without the right "
+              "certificate. unreachable: CONNECT to a target that cannot be looked up or reached.",
               [(rate(aggregator("sluice_proxy_connections_total")), "{{kind}} {{instance}}")], stacked=True),
         lines("Bytes that proxies hold", "bytes",
               "Answers that clients have not taken yet, and requests that workers have not. Near limits.held slow clients get "

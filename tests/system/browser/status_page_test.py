@@ -301,7 +301,8 @@ class ScriptedTest(BrowserTest):
             "sluice_goodput_bytes_total 1", "sluice_link_capacity_bytes_per_second 12500000", "sluice_queued_calls 3",
             "sluice_plan_goodput_bytes_per_second 11750000", "sluice_proxy_connections 40", "sluice_proxy_calls 1",
             'sluice_proxy_connections_total{kind="refused"} 5', 'sluice_proxy_tunnels{to="worker"} 32',
-            'sluice_proxy_tunnels{to="other"} 1', 'sluice_proxy_tunnel_received_bytes_total{to="worker"} %d',
+            'sluice_proxy_tunnels{to="scheduled"} 4', 'sluice_proxy_tunnels{to="other"} 1',
+            'sluice_proxy_tunnel_received_bytes_total{to="worker"} %d',
             'sluice_proxy_tunnel_received_bytes_total{to="other"} 1', bucket.format("0.01", "%d"),
             bucket.format("+Inf", "%d"), 'sluice_block_seconds_bucket{le="+Inf"} 0',
             'sluice_class_queued_calls{class="queries"} 1', 'sluice_class_queued_calls{class="scan"} 2',
@@ -313,16 +314,17 @@ class ScriptedTest(BrowserTest):
             "timed": "Time of a call", "plan-share": "no response in 10 s",
         }.items():
             self.assertEqual(self.shown(name), expected, name)
-        unscheduled = "[...byId('unscheduled').rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
-        self.assertEqual(self.browser.evaluate(unscheduled), [["to workers", "32", "0 bit/s"], ["to other hosts", "1", "0 bit/s"]])
-        classes = unscheduled.replace("unscheduled", "class-rows")
+        tunnels = "[...byId('tunnel-rows').rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
+        rows = [["scheduled", "4", "0 bit/s"], ["not scheduled", "32", "0 bit/s"], ["to other hosts", "1", "0 bit/s"]]
+        self.assertEqual(self.browser.evaluate(tunnels), rows)
+        classes = tunnels.replace("tunnel-rows", "class-rows")
         self.assertEqual(self.browser.evaluate(classes), [["queries", "1", "0 bit/s"], ["scan", "2", "0 bit/s"]])
         self.assertEqual(self.browser.evaluate("document.title"), "0 bit/s – sluice-proxy")
         for name, visible in (("clients", True), ("classes", True), ("complete", False), ("incomplete", False)):
             self.assertEqual(self.browser.evaluate(f"byId('{name}').checkVisibility()"), visible, name)
         self.admin.metrics = (text % (5_000_000, 10, 10, 5_000_000)).replace('"refused"} 5', '"refused"} 7')
         self.browser.wait_for(f"{text_of('refused')} === '2'", "refusals to be counted")
-        self.assertRegex(self.browser.evaluate(unscheduled)[0][2], r"^\d\S* Mbit/s$")
+        self.assertRegex(self.browser.evaluate(tunnels)[1][2], r"^\d\S* Mbit/s$")
         self.assertRegex(self.browser.evaluate(classes)[0][2], r"^\d\S* Mbit/s$")
         self.assertEqual(self.browser.evaluate("[...byId('latencies').rows].map((row) => row.cells[0].textContent)"), ["call"])
         self.assertEqual(self.shown("p99"), "9.90 ms")

@@ -36,8 +36,8 @@ class Admission {
   // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of plan_bytes.
   // Otherwise it is a part in full packets.
   int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost()); }
-  // Returns the bytes of the next grant of a ready response: a part that costs at most the share of the worker. A tunnel
-  // gets its whole window.
+  // Returns the bytes of the next grant of a ready response: a part that costs at most the share of the worker. A
+  // tunnel gets its whole window.
   int64_t GrantOf(const Call& call) const;
   bool HasRoomForGrant(const Call& call, int64_t bytes) const;
 

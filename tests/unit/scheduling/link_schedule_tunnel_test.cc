@@ -1,10 +1,14 @@
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/has_code.h"
+#include "tests/random_seed.h"
 #include "tests/unit/scheduling/grants_options.h"
 #include "tests/unit/scheduling/schedule_driver.h"
 
@@ -124,6 +128,127 @@ TEST(TunnelTurnClassTest, BytesThatSlideCountForTheClass) {
   EXPECT_EQ(link.schedule().ClassState(0).received_bytes, 4 * kWindow);
   EXPECT_THAT(link.Finish(At(2ms), 0), ElementsAre("grant 3 3000"));
   EXPECT_THAT(link.Finish(At(2ms), 1), ElementsAre("grant 4 3000"));
+}
+
+// Tunnels and calls at random. All charges must fit the budget at any time, and everything must end.
+class RandomTunnels {
+ public:
+  RandomTunnels(uint64_t seed, SchedulePolicy policy) : random_(seed), schedule_(WithoutStalls(policy)) {}
+
+  void Run() {
+    for (int event = 0; event < 400; ++event) {
+      now_ += std::chrono::microseconds(Below(300));
+      if (event < 300 && Below(3) == 0) Begin();
+      if (!out_.empty()) Step(out_[Below(out_.size())]);
+      std::vector<Action> actions;
+      schedule_.OnTimer(At(now_), actions);
+      Carry(actions);
+      ASSERT_LE(schedule_.State().in_flight_bytes, 10'000);
+    }
+    while (!out_.empty()) {
+      const size_t before = out_.size();
+      for (size_t i = out_.size(); i-- > 0;) {
+        if (i < out_.size() && out_[i].granted > 0) End(out_[i]);
+      }
+      ASSERT_LT(out_.size(), before) << "a turn or a call waits for nothing";
+    }
+    now_ += 20ms;
+    std::vector<Action> actions;
+    schedule_.OnTimer(At(now_), actions);
+    EXPECT_EQ(schedule_.State().in_flight_bytes, 0);
+    EXPECT_EQ(schedule_.State().submitted_calls, schedule_.State().ended_calls);
+  }
+
+ private:
+  struct Out {
+    CallId id;
+    uint64_t tag = 0;
+    bool tunnel = false;
+    int64_t bytes = 0;    // of the response, or of the window
+    int64_t granted = 0;  // and not received
+  };
+
+  static ScheduleOptions WithoutStalls(SchedulePolicy policy) {
+    ScheduleOptions options = OptionsWith(policy);
+    options.stall_timeout = absl::Hours(1);
+    return options;
+  }
+  size_t Below(size_t bound) { return std::uniform_int_distribution<size_t>(0, bound - 1)(random_); }
+
+  void Begin() {
+    const bool tunnel = Below(2) == 0;
+    const auto bytes = static_cast<int64_t>(1000 * (1 + Below(3)));
+    out_.push_back({.tag = ++last_tag_, .tunnel = tunnel, .bytes = bytes});
+    std::vector<Action> actions;
+    std::vector<CallId> ids;
+    const CallRequest request{.response_bytes = tunnel ? bytes * static_cast<int64_t>(1 + Below(50)) : bytes,
+                              .tag = last_tag_,
+                              .window_bytes = tunnel ? bytes : 0};
+    ASSERT_TRUE(schedule_.Submit(At(now_), {request}, TimePoint::max(), actions, &ids).ok());
+    out_.back().id = ids[0];
+    Carry(actions);
+  }
+  // A tunnel receives, and its window slides; a call receives until its end. Either may end early.
+  void Step(Out& out) {
+    if (out.granted == 0) return;
+    if (Below(6) == 0) return End(out);
+    const auto bytes = static_cast<int64_t>(1 + Below(static_cast<size_t>(out.granted)));
+    std::vector<Action> actions;
+    schedule_.OnReceived(At(now_), out.id, bytes, actions);
+    if (!out.tunnel) out.granted -= bytes;
+    if (!out.tunnel && out.granted == 0) {
+      schedule_.OnFinished(At(now_), out.id, CallEnd::kArrived, actions);
+      Forget(out.tag);
+    }
+    Carry(actions);
+  }
+  void End(const Out& out) {
+    std::vector<Action> actions;
+    const uint64_t tag = out.tag;
+    schedule_.OnFinished(At(now_), out.id, Below(2) == 0 ? CallEnd::kArrived : CallEnd::kAborted, actions);
+    Forget(tag);
+    Carry(actions);
+    now_ += 20ms;  // what was aborted drains
+    std::vector<Action> later;
+    schedule_.OnTimer(At(now_), later);
+    Carry(later);
+  }
+  void Forget(uint64_t tag) {
+    std::erase_if(out_, [tag](const Out& out) { return out.tag == tag; });
+  }
+  void Carry(const std::vector<Action>& actions) {
+    for (const Action& action : actions) {
+      const auto found = std::find_if(out_.begin(), out_.end(), [&](const Out& out) { return out.tag == action.tag; });
+      ASSERT_NE(found, out_.end());
+      ASSERT_NE(action.kind, Action::Kind::kStall) << "times are short";
+      found->granted += action.bytes;
+      if (found->tunnel) {
+        ASSERT_EQ(action.kind, Action::Kind::kGrant);
+        ASSERT_EQ(found->granted, found->bytes) << "the whole window at once";
+      }
+      if (action.kind != Action::Kind::kSend) continue;
+      std::vector<Action> more;
+      schedule_.OnReady(At(now_), action.call, found->bytes, more);
+      Carry(more);
+    }
+  }
+
+  std::mt19937_64 random_;
+  LinkSchedule schedule_;
+  std::chrono::nanoseconds now_{0};
+  uint64_t last_tag_ = 0;
+  std::vector<Out> out_;
+};
+
+TEST(TunnelTurnRandomTest, WindowsAndCallsFitTheBudgetAndEnd) {
+  auto [seed, replays] = TakeRandomSeed();
+  for (const uint64_t last = seed + (replays ? 1 : 300); seed < last; ++seed) {
+    for (const SchedulePolicy policy : {SchedulePolicy::kGrants, SchedulePolicy::kRolling}) {
+      RandomTunnels(seed, policy).Run();
+      ASSERT_FALSE(::testing::Test::HasFatalFailure() || ::testing::Test::HasFailure())
+          << "replay with SLUICE_SEED=" << seed;
+    }
+  }
 }
 
 TEST(TunnelTurnCheckTest, AWindowOutOfBoundsIsRefused) {

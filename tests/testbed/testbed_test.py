@@ -26,6 +26,7 @@ _DIAGNOSE = _RUN.with_name("diagnose")
 _TREE = _RUN.with_name("tree")
 _SHARE = _RUN.with_name("share")
 _PROXY = _RUN.with_name("proxy")
+_TUNNELS = _RUN.with_name("tunnels")
 _BAD_WORKERS = _RUN.with_name("bad-workers")
 _BUILD_CLIENTS = _RUN.parents[2] / "examples/build-clients"
 _TOKEN = "SLUICE_TESTBED_TEST"
@@ -275,6 +276,16 @@ def proxies(build):
     _check_stock_clients(together, "go+python", blocks=20, mode="proxy")
     for result in (*results, together):
         check(result["switch_drops"] == 0 and result["tcp_timeouts"] == 0, f"a schedule that drops: {result}")
+
+
+def tunnels(build):
+    """TLS that the proxy cannot read collapses if it is only forwarded, and does not if its tunnels take turns."""
+    arguments = ["--mode", "forwarded,scheduled", "--tls", "--workers", "64", "--blocks", "8", "--quiet", "--build", build]
+    forwarded, scheduled = json.loads(finish(start(*arguments, script=_TUNNELS)))
+    check(forwarded["mode"] == "forwarded" and forwarded["switch_drops"] > 100, f"no collapse: {forwarded}")
+    check(scheduled["mode"] == "scheduled" and scheduled["blocks_read"] == 8, f"another run: {scheduled}")
+    check(scheduled["goodput_bps"] > 2 * forwarded["goodput_bps"], f"no better: {scheduled} than {forwarded}")
+    check(scheduled["switch_drops"] < forwarded["switch_drops"] / 20, f"a schedule that drops: {scheduled}")
 
 
 def _check_stock_clients(result, client, blocks, mode="direct"):
@@ -538,7 +549,7 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives,
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, tunnels, alternatives,
           alternatives_in_an_open_loop, bad_workers, bad_path, bad_workers_through_a_proxy,
           infers_timeouts_of_a_collapse, loopback_reads, loopback_fans_out,
           loopback_calls_through_a_proxy, loopback_compares_tls, calibrates, diagnoses, diagnoses_one_bad_worker,

@@ -147,7 +147,9 @@ int64_t ScheduledTunnel::LeastWindowAfterWider(const std::optional<TcpSocket>& t
 // In full packets: a sender fills the rest of a window with a small one, which would look like the end of a response.
 int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp) const {
   const bool thinks = turns_.last_thinking() > silence_;
-  const int64_t least_bytes = full_packet_bytes_ * (thinks ? 1 : LeastPackets(loop_, full_packet_bytes_));
+  const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_;
+  const int64_t least_bytes =
+      full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(loop_, full_packet_bytes_));
   return widened_ ? std::max(least_bytes, LeastWindowAfterWider(tcp)) : least_bytes;
 }
 

@@ -11,6 +11,7 @@
 namespace sluice {
 namespace {
 
+constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 constexpr char kNoWorkerTunnels[] =
     "tunnels.to_workers is off; let the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers";
 
@@ -71,7 +72,9 @@ void ClientConnection::OnBytes(absl::string_view bytes) {
 }
 
 void ClientConnection::Open(absl::string_view bytes) {
-  switch (opening_.Read(bytes)) {
+  const ClientOpening::Kind kind = opening_.Read(bytes);
+  if (std::string reply = opening_.TakeReply(); !reply.empty()) Write(std::move(reply));
+  switch (kind) {
     case ClientOpening::Kind::kUnknown:
       return;
     case ClientOpening::Kind::kHttp2:
@@ -89,6 +92,7 @@ void ClientConnection::Open(absl::string_view bytes) {
 // The reply reports whether the target can be reached, before the client sends more.
 void ClientConnection::OnConnectRequest() {
   connect_target_ = opening_.target();
+  socks_ = opening_.socks();
   early_ = opening_.TakeRest();
   phase_ = Phase::kConnecting;
   WatchOpening();
@@ -110,10 +114,14 @@ std::string ClientConnection::TakeEarly() {
   return std::exchange(early_, {});
 }
 
+void ClientConnection::TellTunnelIsOpen() {
+  Write(socks_ ? SocksReply(absl::OkStatus()) : kTunnelIsOpen);
+}
+
 void ClientConnection::OpenTunnel() {
-  Write(kTunnelIsOpen);
+  TellTunnelIsOpen();
   phase_ = Phase::kInTunnel;
-  opening_ = ClientOpening();
+  opening_ = ClientOpening(/*in_tunnel=*/true);
   WatchOpening();
   const std::string early = TakeEarly();
   if (!early.empty()) Open(early);
@@ -125,6 +133,7 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   std::string text(why.message());
   if (!absl::StrContains(text, connect_target_)) text = absl::StrCat(connect_target_, ": ", text);
   Report(ProxyEvent::Kind::kRefused, connect_target_, text);
+  if (socks_) return Refuse(SocksReply(why));
   // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
   if (!absl::IsPermissionDenied(why)) return Refuse(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
   denial_ = std::string(why.message());

@@ -83,9 +83,10 @@ class ClientConnection final : public IdleHook,
   // Since when bytes wait at the socket and the client reads none, as of the last WatchSocket.
   TimePoint UnsentSince() const { return unsent_.since(); }
   void SetIdle(bool idle);  // idle connections end if others need their room
-  // Refuses CONNECT. If the client may not call its target, the tunnel opens nevertheless, and refuses what the client
-  // sends: gRPC clients do not show the reason of a refused CONNECT, but they show the status of a call. `early`: bytes
-  // that the client has sent without waiting for the response.
+  void TellTunnelIsOpen();
+  // Refuses CONNECT or SOCKS5. If the client of CONNECT may not call its target, the tunnel opens nevertheless, and
+  // refuses what the client sends: gRPC clients do not show the reason of a refused CONNECT, but they show the status
+  // of a call. `early`: bytes that the client has sent without waiting for the response.
   void RefuseConnect(const absl::Status& why, std::string early);
   void EndStuck(const absl::Status& why);  // the client does not read
   void EndWhenDrained();
@@ -126,9 +127,10 @@ class ClientConnection final : public IdleHook,
   bool connected_ = false;                          // no byte comes before
   std::shared_ptr<const ClientPolicies> policies_;  // contains policy_
   std::shared_ptr<const TargetPolicy> policy_;
-  ClientOpening opening_;
+  ClientOpening opening_;  // of the connection, then of its tunnel
   TimerQueue::Id opening_timer_;
   std::string connect_target_;
+  bool socks_ = false;                                   // the client asked for it by SOCKS5
   std::string denial_;                                   // why the client may not call it; empty: it may
   std::string early_;                                    // bytes that came before the tunnel was open
   std::unique_ptr<TargetDial> dial_;                     // null: no CONNECT came

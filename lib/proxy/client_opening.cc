@@ -4,6 +4,8 @@
 #include <utility>  // Boost 1.74 misses it in C++20
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/address_v4.hpp>
+#include <boost/asio/ip/address_v6.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
@@ -22,6 +24,33 @@ constexpr absl::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr char kTlsHandshake = 22;  // the first byte of a record (RFC 8446, section 5.1)
 // A record with an alert of TLS 1.2, which clients of every version read: fatal, access_denied.
 constexpr absl::string_view kTlsAccessDenied("\x15\x03\x03\x00\x02\x02\x31", 7);
+
+constexpr char kSocks5 = 5;  // the version, with which greeting, request and replies begin (RFC 1928)
+constexpr char kSocksWithoutAuthentication = 0;
+constexpr char kSocksNoMethod = '\xff';
+constexpr char kSocksConnect = 1;
+constexpr char kSocksIpv4 = 1;
+constexpr char kSocksName = 3;
+constexpr char kSocksIpv6 = 4;
+constexpr size_t kSocksHeadBytes = 4;  // of a request, before its address
+// Replies to a request.
+constexpr char kSocksSucceeded = 0;
+constexpr char kSocksFailed = 1;
+constexpr char kSocksNotAllowed = 2;
+constexpr char kSocksHostUnreachable = 4;
+constexpr char kSocksRefused = 5;
+constexpr char kSocksExpired = 6;
+constexpr char kSocksCommandUnknown = 7;
+constexpr char kSocksAddressUnknown = 8;
+
+// A reply, with 0.0.0.0:0 as the address from which the proxy connects: clients do not use it.
+std::string SocksReplyWith(char code) {
+  return {kSocks5, code, 0, kSocksIpv4, 0, 0, 0, 0, 0, 0};
+}
+
+uint8_t ByteOf(absl::string_view bytes, size_t place) {
+  return static_cast<uint8_t>(bytes[place]);
+}
 
 // Whether this can be a method of HTTP/1.1.
 bool BeginsHttp1(absl::string_view bytes) {
@@ -55,9 +84,12 @@ ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
     if (compared == kPreface.size()) kind_ = Kind::kHttp2;
   } else if (BeginsHttp1(bytes_)) {
     ReadHttp1();
+  } else if (bytes_.front() == kSocks5 && !in_tunnel_) {
+    ReadSocks();
   } else {
     kind_ = Kind::kOther;
-    why_ = absl::StrCat("the client sends ", ProtocolOf(bytes_), ", and this address takes plaintext HTTP/2 or CONNECT",
+    why_ = absl::StrCat("the client sends ", ProtocolOf(bytes_),
+                        ", and this address takes plaintext HTTP/2, CONNECT or SOCKS5",
                         bytes_.front() == kTlsHandshake ? "; let it use plaintext, or an address tls:host:port" : "");
   }
   return kind_;
@@ -87,6 +119,57 @@ void ClientOpening::ReadHttp1() {
   kind_ = Kind::kConnect;
   target_ = WithPort({request.target().data(), request.target().size()});
   head_bytes_ = taken;
+}
+
+// A greeting has the number of methods and the methods. The request may follow at once.
+void ClientOpening::ReadSocks() {
+  if (head_bytes_ == 0) {
+    if (bytes_.size() < 2 || bytes_.size() < 2U + ByteOf(bytes_, 1)) return;
+    const absl::string_view methods = absl::string_view(bytes_).substr(2, ByteOf(bytes_, 1));
+    if (methods.find(kSocksWithoutAuthentication) == absl::string_view::npos) {
+      return RefuseSocks(std::string{kSocks5, kSocksNoMethod}, "the client of SOCKS5 insists on authentication");
+    }
+    head_bytes_ = 2 + methods.size();
+    reply_ = {kSocks5, kSocksWithoutAuthentication};
+  }
+  ReadSocksRequest();
+}
+
+void ClientOpening::ReadSocksRequest() {
+  const absl::string_view request = absl::string_view(bytes_).substr(head_bytes_);
+  if (request.size() < kSocksHeadBytes + 1) return;
+  if (request[0] != kSocks5 || request[1] != kSocksConnect) {
+    return RefuseSocks(SocksReplyWith(kSocksCommandUnknown), "the only command of SOCKS5 here is CONNECT");
+  }
+  const char type = request[3];
+  if (type != kSocksIpv4 && type != kSocksIpv6 && type != kSocksName) {
+    return RefuseSocks(SocksReplyWith(kSocksAddressUnknown), "SOCKS5 with an unknown type of address");
+  }
+  const size_t begin = kSocksHeadBytes + (type == kSocksName ? 1 : 0);
+  const size_t bytes = type == kSocksName ? ByteOf(request, kSocksHeadBytes) : type == kSocksIpv4 ? 4 : 16;
+  if (request.size() < begin + bytes + 2) return;
+  const absl::string_view address = request.substr(begin, bytes);
+  const int port = ByteOf(request, begin + bytes) << 8 | ByteOf(request, begin + bytes + 1);
+  if (type == kSocksName) {
+    target_ = absl::StrCat(address, ":", port);
+  } else if (type == kSocksIpv4) {
+    boost::asio::ip::address_v4::bytes_type ip;
+    std::copy(address.begin(), address.end(), ip.begin());
+    target_ = absl::StrCat(boost::asio::ip::address_v4(ip).to_string(), ":", port);
+  } else {
+    boost::asio::ip::address_v6::bytes_type ip;
+    std::copy(address.begin(), address.end(), ip.begin());
+    target_ = absl::StrCat("[", boost::asio::ip::address_v6(ip).to_string(), "]:", port);
+  }
+  kind_ = Kind::kConnect;
+  socks_ = true;
+  head_bytes_ += begin + bytes + 2;
+}
+
+void ClientOpening::RefuseSocks(absl::string_view refusal, absl::string_view why) {
+  kind_ = Kind::kOther;
+  why_ = std::string(why);
+  refusal_ = std::string(refusal);
 }
 
 void ClientOpening::Refuse(int status, absl::string_view why) {
@@ -128,6 +211,23 @@ std::string ConnectRefusal(const absl::Status& why, absl::string_view proxy) {
   const std::string header =
       absl::StrCat("Proxy-Status: ", proxy, "; error=", error, "; details=", QuotedString(why.message()), "\r\n");
   return Http1Refusal(status, why.message(), header);
+}
+
+std::string SocksReply(const absl::Status& reached) {
+  switch (reached.code()) {
+    case absl::StatusCode::kOk:
+      return SocksReplyWith(kSocksSucceeded);
+    case absl::StatusCode::kPermissionDenied:
+      return SocksReplyWith(kSocksNotAllowed);
+    case absl::StatusCode::kNotFound:
+      return SocksReplyWith(kSocksHostUnreachable);
+    case absl::StatusCode::kUnavailable:
+      return SocksReplyWith(kSocksRefused);
+    case absl::StatusCode::kDeadlineExceeded:
+      return SocksReplyWith(kSocksExpired);
+    default:
+      return SocksReplyWith(kSocksFailed);
+  }
 }
 
 std::string TunnelRefusal(absl::string_view bytes, absl::string_view why) {

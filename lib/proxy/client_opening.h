@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -13,10 +14,13 @@ namespace sluice {
 //
 //   HTTP/2       The preface of RFC 9113, section 3.4: the client speaks gRPC with prior knowledge.
 //   CONNECT      The client requests a tunnel (RFC 9110, section 9.3.6), as gRPC clients do with a proxy.
-//   other        A different protocol. The owner refuses it, or forwards it within a tunnel.
+//   SOCKS5       The client requests a tunnel (RFC 1928), as most programs can: curl, JVMs, proxychains. Not in a
+//   tunnel. other        A different protocol. The owner refuses it, or forwards it within a tunnel.
 class ClientOpening {
  public:
-  enum class Kind { kUnknown, kHttp2, kConnect, kOther };
+  enum class Kind { kUnknown, kHttp2, kConnect, kOther };  // kConnect: SOCKS5, too
+
+  explicit ClientOpening(bool in_tunnel = false) : in_tunnel_(in_tunnel) {}
 
   // Upper bound of the head of a CONNECT request.
   static constexpr size_t kMaxHeadBytes = 16u << 10;
@@ -24,7 +28,11 @@ class ClientOpening {
   // Takes the next bytes, split anywhere. Call it until the kind is known.
   Kind Read(absl::string_view bytes);
 
+  // Returns bytes that the client must receive now: SOCKS5 answers a greeting. Call it after each Read.
+  std::string TakeReply() { return std::exchange(reply_, {}); }
+
   Kind kind() const { return kind_; }
+  bool socks() const { return socks_; }  // the request is one of SOCKS5
   // kConnect: "host:port" of the request.
   const std::string& target() const { return target_; }
   // kOther: the complete response that refuses the request, and its reason. The response is empty if the bytes are not
@@ -42,9 +50,15 @@ class ClientOpening {
 
  private:
   void ReadHttp1();
+  void ReadSocks();
+  void ReadSocksRequest();
   void Refuse(int status, absl::string_view why);
+  void RefuseSocks(absl::string_view refusal, absl::string_view why);
 
+  bool in_tunnel_;
   Kind kind_ = Kind::kUnknown;
+  bool socks_ = false;
+  std::string reply_;
   std::string bytes_;
   size_t head_bytes_ = 0;  // size of the head of a CONNECT request, at the beginning of bytes_
   std::string target_;
@@ -59,6 +73,9 @@ std::string Http1Refusal(int status, absl::string_view why, absl::string_view he
 // The response to a CONNECT whose target cannot be used: `why` is the body, and also in the header Proxy-Status (RFC
 // 9209) of this `proxy`. The status is 504 for DeadlineExceeded, 400 for InvalidArgument, and otherwise 502.
 std::string ConnectRefusal(const absl::Status& why, absl::string_view proxy);
+
+// The reply of SOCKS5 to a request: OK if the tunnel is open, otherwise why it is not (RFC 1928, section 6).
+std::string SocksReply(const absl::Status& reached);
 
 // The bytes that refuse a client within its tunnel, in the protocol that `bytes` begin: a fatal TLS alert,
 // access_denied, or a response 403 with `why`. Empty for other protocols.

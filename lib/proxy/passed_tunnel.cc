@@ -87,7 +87,7 @@ void PassedTunnel::OnTunnelOpen() {
   proxy_.metrics().CountTunnel(kind_, 1);
   if (kind_ != Kind::kOther) return;
   proxy_.metrics().CountConnection(ProxyConnection::kOtherTunnel);
-  connection_.Write(kTunnelIsOpen);
+  connection_.TellTunnelIsOpen();
 }
 
 void PassedTunnel::OnBytes(absl::string_view bytes) {

@@ -15,8 +15,6 @@ class ProxyLoop;
 class ScheduledTunnel;
 class Tunnel;
 
-inline constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
-
 // A client that requested a tunnel by CONNECT and speaks something other than HTTP/2 in the clear: the proxy forwards
 // its bytes. A tunnel to a worker takes turns in the schedule of the link (ScheduledTunnel), if the policy has turns.
 // There is one for each such connection. Bytes that wait for one end stop the reading of the other end. Used on the

@@ -67,6 +67,10 @@ void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
   if (receive_buffer_bytes > 0) Set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
 }
 
+// A larger buffer would let the kernel advertise more, before the clamp is set again: see ScheduledTunnel.
+constexpr int kSmallWindowBytes = 8 << 10;
+constexpr int64_t kMostReceiveBufferBytes = 1 << 30;
+
 int ReceiveBufferFor(int window_bytes) {
   return static_cast<int>(window_bytes * int64_t{7} / 5);
 }
@@ -74,7 +78,9 @@ int ReceiveBufferFor(int window_bytes) {
 // Each option alone is not enough: a larger buffer does not raise the clamp that the connection began with, and a clamp
 // is overwritten from the buffer (Linux 6.18).
 void SetReceiveWindow(int fd, int window_bytes) {
-  Set(fd, SOL_SOCKET, SO_RCVBUF, ReceiveBufferFor(window_bytes));
+  // Packets that fill only a part of their memory must fit, too: otherwise the kernel drops what it has advertised.
+  const int ample_bytes = static_cast<int>(std::min<int64_t>(int64_t{3} * window_bytes, kMostReceiveBufferBytes));
+  Set(fd, SOL_SOCKET, SO_RCVBUF, window_bytes > kSmallWindowBytes ? ample_bytes : ReceiveBufferFor(window_bytes));
   Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, window_bytes);
 }
 

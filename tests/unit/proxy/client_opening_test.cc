@@ -50,9 +50,69 @@ TEST(ClientOpeningTest, ThePrefaceIsHttp2WithAllOfItsBytes) {
   }
 }
 
+// A greeting of SOCKS5 that offers no authentication, and user name with password.
+constexpr absl::string_view kSocksGreeting("\x05\x02\x00\x02", 4);
+constexpr absl::string_view kSocksRequest(
+    "\x05\x01\x00\x03\x03"
+    "a.b"
+    "\x1b\x58",
+    10);  // a.b:7000
+
+TEST(ClientOpeningTest, ARequestOfSocks5NamesItsTarget) {
+  const std::string ipv4("\x05\x01\x00\x01\x0a\x00\x00\x07\x00\x50", 10);
+  const std::string ipv6 = std::string("\x05\x01\x00\x04", 4) + std::string(15, '\0') + std::string("\x01\x01\xbb", 3);
+  const std::pair<std::string, std::string> targets[] = {
+      {std::string(kSocksRequest), "a.b:7000"}, {ipv4, "10.0.0.7:80"}, {ipv6, "[::1]:443"}};
+  for (const auto& [request, target] : targets) {
+    for (const size_t piece : {size_t{1}, size_t{3}, size_t{4}, SIZE_MAX}) {
+      const Opened opened = Open(absl::StrCat(kSocksGreeting, request, "hello"), piece);
+      EXPECT_EQ(opened.kind, Kind::kConnect) << target;
+      EXPECT_EQ(opened.target, target);
+      EXPECT_EQ(opened.rest, "hello");
+    }
+  }
+}
+
+TEST(ClientOpeningTest, AGreetingOfSocks5IsAnsweredBeforeTheRequest) {
+  ClientOpening opening;
+  EXPECT_EQ(opening.Read(kSocksGreeting.substr(0, 3)), Kind::kUnknown);
+  EXPECT_EQ(opening.TakeReply(), "");
+  EXPECT_EQ(opening.Read(kSocksGreeting.substr(3)), Kind::kUnknown);
+  EXPECT_EQ(opening.TakeReply(), std::string("\x05\x00", 2));
+  EXPECT_EQ(opening.Read(kSocksRequest), Kind::kConnect);
+  EXPECT_EQ(opening.TakeReply(), "");
+  EXPECT_TRUE(opening.socks());
+}
+
+TEST(ClientOpeningTest, OtherRequestsOfSocks5AreRefused) {
+  EXPECT_EQ(Open("\x05\x01\x02").refusal, "\x05\xff") << "only with a password";
+  const std::string bind("\x05\x02\x00\x01\x0a\x00\x00\x07\x00\x50", 10);
+  EXPECT_EQ(Open(absl::StrCat(kSocksGreeting, bind)).refusal.substr(0, 2), "\x05\x07");
+  const std::string unknown("\x05\x01\x00\x02\x0a\x00\x00\x07\x00\x50", 10);
+  EXPECT_EQ(Open(absl::StrCat(kSocksGreeting, unknown)).refusal.substr(0, 2), "\x05\x08");
+}
+
+TEST(ClientOpeningTest, InATunnelSocks5IsBytesLikeOthers) {
+  ClientOpening opening(/*in_tunnel=*/true);
+  EXPECT_EQ(opening.Read(kSocksGreeting), Kind::kOther);
+  EXPECT_EQ(opening.TakeReply(), "");
+  EXPECT_EQ(opening.TakeAll(), kSocksGreeting);
+}
+
+TEST(SocksReplyTest, TellsWhyATargetIsNotReached) {
+  for (const auto& [status, code] :
+       {std::pair(absl::OkStatus(), 0), std::pair(absl::InternalError(""), 1),
+        std::pair(absl::PermissionDeniedError(""), 2), std::pair(absl::NotFoundError(""), 4),
+        std::pair(absl::UnavailableError(""), 5), std::pair(absl::DeadlineExceededError(""), 6)}) {
+    EXPECT_EQ(SocksReply(status), std::string({'\x05', static_cast<char>(code), 0, 1, 0, 0, 0, 0, 0, 0}));
+  }
+}
+
 TEST(ClientOpeningTest, APartOfAnOpeningDecidesNothing) {
+  const std::string socks = absl::StrCat(kSocksGreeting, kSocksRequest);
   for (const absl::string_view opening :
-       {absl::string_view(kPreface), absl::string_view("CONNECT a.b:1 HTTP/1.1\r\nHost: a.b:1\r\n\r\n")}) {
+       {absl::string_view(kPreface), absl::string_view("CONNECT a.b:1 HTTP/1.1\r\nHost: a.b:1\r\n\r\n"),
+        absl::string_view(socks)}) {
     for (size_t bytes = 0; bytes < opening.size(); ++bytes) {
       ClientOpening part;
       EXPECT_EQ(part.Read(opening.substr(0, bytes)), Kind::kUnknown) << opening.substr(0, bytes);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "absl/strings/str_cat.h"
+#include "lib/net/worker_address.h"
 #include "tests/eventually.h"
 #include "tests/unit/net/link_thread.h"
 #include "tests/unit/net/test_listener.h"
@@ -153,13 +154,45 @@ TEST_F(ScheduledTunnelTest, TheWindowOfATunnelAloneGrows) {
   ScheduleOptions ample = TwoWindows();
   ample.profile.buffer_bytes = 4 << 20;
   StartProxy({}, ample);
+  executor_.Await([&] { names_.StartClock(); });
   Pair& pair = Add("a");
   pair.client().Send("?");
-  pair.Answer(std::string(64 << 20, 'x') + "!");
-  std::thread reader([&] { EXPECT_EQ(pair.client().ReceiveUntil("!").size(), (64U << 20) + 1); });
-  EXPECT_TRUE(Eventually([&] { return ChargedBytes() > (256 << 10); }));
+  pair.Answer(std::string(24 << 20, 'x') + "!");
+  std::thread reader([&] { EXPECT_EQ(pair.client().ReceiveUntil("!").size(), (24U << 20) + 1); });
+  EXPECT_TRUE(Eventually([&] { return ChargedBytes() > (128 << 10); }));
   reader.join();
   EXPECT_TRUE(AwaitTurns(0));
+}
+
+TEST_F(ScheduledTunnelTest, SocksOpensATunnelToo) {
+  TestListener worker("127.0.0.1:0", [](int fd) { SendAll(fd, ReceiveAtLeast(fd, 5) + "!"); });
+  const auto port = static_cast<uint16_t>(ParseWorkerTarget(worker.address().text)->port);
+  TestSocket socket = ConnectTo(listener_->address());
+  socket.Send(absl::string_view("\x05\x01\x00", 3));
+  EXPECT_EQ(socket.ReceiveUntil(absl::string_view("\x05\x00", 2)), std::string("\x05\x00", 2));
+  std::string request("\x05\x01\x00\x01\x7f\x00\x00\x01", 8);
+  request += {static_cast<char>(port >> 8), static_cast<char>(port & 0xff)};
+  socket.Send(request);
+  const std::string open("\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00", 10);
+  EXPECT_EQ(socket.ReceiveUntil(open), open);
+  socket.Send("hello");
+  EXPECT_EQ(socket.ReceiveUntil("!"), "hello!");
+  EXPECT_TRUE(AwaitTurns(0) || AwaitTurns(1));
+}
+
+TEST_F(ScheduledTunnelTest, SocksTellsWhyItsTargetIsNotReached) {
+  const auto code = [&](const std::string& address) {
+    TestSocket socket = ConnectTo(listener_->address());
+    socket.Send(absl::StrCat(absl::string_view("\x05\x01\x00", 3), address));
+    const std::string received = socket.ReceiveAll();
+    return received.size() == 12 ? static_cast<int>(received[3]) : -1;
+  };
+  const std::string to_ipv4("\x05\x01\x00\x01", 4);
+  EXPECT_EQ(code(to_ipv4 + std::string("\xa9\xfe\xa9\xfe\x00\x50", 6)), 2) << "169.254.169.254 is never a worker";
+  const auto port = static_cast<uint16_t>(ParseWorkerTarget(AddressOfNobody().text)->port);
+  EXPECT_EQ(code(to_ipv4 + std::string("\x7f\x00\x00\x01", 4) + static_cast<char>(port >> 8) +
+                 static_cast<char>(port & 0xff)),
+            5);
 }
 
 TEST_F(ScheduledTunnelTest, WhatAWorkerSendsByItselfTakesATurn) {

@@ -302,6 +302,7 @@ class ScriptedTest(BrowserTest):
             "sluice_plan_goodput_bytes_per_second 11750000", "sluice_proxy_connections 40", "sluice_proxy_calls 1",
             'sluice_proxy_connections_total{kind="refused"} 5', 'sluice_proxy_tunnels{to="worker"} 32',
             'sluice_proxy_tunnels{to="scheduled"} 4', 'sluice_proxy_tunnels{to="other"} 1',
+            'sluice_proxy_tunnel_received_bytes_total{to="scheduled"} 1',
             'sluice_proxy_tunnel_received_bytes_total{to="worker"} %d',
             'sluice_proxy_tunnel_received_bytes_total{to="other"} 1', bucket.format("0.01", "%d"),
             bucket.format("+Inf", "%d"), 'sluice_block_seconds_bucket{le="+Inf"} 0',

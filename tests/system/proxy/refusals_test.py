@@ -58,8 +58,8 @@ class RefusalsTest(unittest.TestCase):
             self.assertRegex(line, rf'^msg="a client was refused" client=127.0.0.1:\d+ target={target} reason="\\"{target}'
                                    rf'\\" {re.escape(_LOOPBACK)}" unlogged=0$')  # fmt: skip
 
-    def test_a_client_of_tls_is_in_the_log_once_a_worker(self):
-        self._start_proxy("--workers", "127.0.0.0/8")
+    def test_a_client_of_tls_that_is_not_scheduled_is_in_the_log_once_a_worker(self):
+        self._start_proxy("--workers", "127.0.0.0/8", "--tunnels-scheduled=false")
         with worker(_BUILD, self._folder) as address:
             for _ in range(3):
                 credentials = grpc.ssl_channel_credentials()

@@ -70,7 +70,7 @@ def _java(folder):
         _fetch("mvn", *libraries)
     source = CLIENTS / "java/src/main/java/sluice/Client.java"
     _build("javac", "-d", str(folder / "classes"), "-cp", f"{folder}/lib/*", str(source))
-    return ["java", "-cp", f"{folder}/classes:{folder}/lib/*", "sluice.Client"]
+    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{folder}/classes:{folder}/lib/*", "sluice.Client"]
 
 
 def _rust(folder):

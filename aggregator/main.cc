@@ -9,6 +9,7 @@
 #include "lib/cli/config_flags.h"
 #include "lib/cli/config_reload.h"
 #include "lib/cli/file_watch.h"
+#include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -44,6 +45,11 @@ class Aggregator {
     return CheckTlsFiles({.server = options_.rpc_server.tls, .client = options_.reader.tls});
   }
 
+  absl::Status Check() const {
+    Warn(options_.rpc_server.listen);
+    return CheckReadyFile(flags_.ready_file);
+  }
+
   absl::Status Run() {
     LogWhatGrpcLogs();
     IoThread io_thread;
@@ -58,7 +64,7 @@ class Aggregator {
          {"policy", SchedulePolicyName(schedule.policy)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
-    WarnWithoutTls(options_.rpc_server.tls, {(*server)->address()});
+    Warn({(*server)->address()});
     const absl::Status ready = WriteReadyFile(flags_.ready_file, {(*server)->address(), (*server)->admin_address()});
     if (!ready.ok()) return ready;
     ConfigReload reload = MakeReload(**server);
@@ -74,6 +80,11 @@ class Aggregator {
   std::string& config_file() { return config_file_; }
 
  private:
+  void Warn(const std::vector<std::string>& addresses) const {
+    WarnOfLargeBudget(options_.link);
+    WarnWithoutTls(options_.rpc_server.tls, addresses);
+  }
+
   ConfigReload MakeReload(AggregatorServer& server) const {
     const auto apply = [&server](const AggregatorOptions& options) { return server.Reconfigure(options); };
     return ConfigReload(ReloadOptions(flags_, argc_, argv_, CheckReloadable, ParseAggregatorConfig, apply),
@@ -108,6 +119,6 @@ int main(int argc, char** argv) {
        .config = &aggregator.flags().config,
        .config_file = &aggregator.config_file(),
        .configure = [&] { return aggregator.Configure(); },
-       .check = [&] { return sluice::CheckReadyFile(aggregator.flags().ready_file); },
+       .check = [&] { return aggregator.Check(); },
        .run = [&] { return aggregator.Run(); }});
 }

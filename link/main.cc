@@ -3,9 +3,11 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/plan.h"
 #include "sluice/v1/config.pb.h"
 
 #include "lib/cli/config_flags.h"
+#include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -50,7 +52,10 @@ class LinkDaemon {
     return absl::OkStatus();
   }
 
-  absl::Status Check() const { return CheckReadyFile(ready_file_); }
+  absl::Status Check() const {
+    Warn();
+    return CheckReadyFile(ready_file_);
+  }
 
   absl::Status Run() {
     IoThread io_thread;
@@ -73,6 +78,7 @@ class LinkDaemon {
       addresses.push_back(admin->address());
     }
     LogServing(admin ? admin->address() : "");
+    Warn();
     if (absl::Status ready = WriteReadyFile(ready_file_, addresses); !ready.ok()) return ready;
     const int signal = termination.Wait();
     Log(LogLevel::kInfo, "stopping", {{"signal", signal}});
@@ -80,6 +86,11 @@ class LinkDaemon {
   }
 
  private:
+  void Warn() const {
+    if (config_.link().buffer().empty()) return;
+    WarnOfLargeBudget(options_.server.shares.budget_bytes, BufferBudgetBytes(options_.profile));
+  }
+
   void LogServing(const std::string& admin) const {
     const LinkDivider::Options& shares = options_.server.shares;
     Log(LogLevel::kInfo, "serving",

@@ -16,6 +16,7 @@
 #include "lib/cli/config_flags.h"
 #include "lib/cli/config_reload.h"
 #include "lib/cli/file_watch.h"
+#include "lib/cli/link_log.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
@@ -99,6 +100,13 @@ class Proxy {
     return files;
   }
 
+  absl::Status Check() const {
+    std::vector<std::string> addresses;
+    for (const ProxyServer::Listener& listener : options_.server.listeners) addresses.push_back(listener.address);
+    Warn(addresses);
+    return CheckReadyFile(flags_.ready_file);
+  }
+
   absl::Status Run() {
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
@@ -123,16 +131,26 @@ class Proxy {
   std::string& config_file() { return config_file_; }
 
  private:
+  // `addresses` are those of the listeners, in their order.
+  void Warn(const std::vector<std::string>& addresses) const {
+    WarnOfLargeBudget(options_.link);
+    std::vector<std::string> open;  // to any client that can reach them
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      if (!options_.server.listeners[i].tls) open.push_back(addresses[i]);
+    }
+    for (const std::string& address : BeyondThisHost(open)) {
+      Log(LogLevel::kWarning, "whoever reaches this address may call the workers through this proxy",
+          {{"listen", address}});
+    }
+  }
+
   absl::Status Announce(const ProxyProgram& program) const {
     const ScheduleOptions& schedule = options_.link.schedule;
     std::vector<std::string> addresses = program.addresses();
     const std::string admin = program.admin_address();
     std::vector<std::string> listen;  // in the notation of the config
-    std::vector<std::string> open;    // to any client that can reach them
     for (size_t i = 0; i < addresses.size(); ++i) {
-      const bool tls = options_.server.listeners[i].tls;
-      listen.push_back(tls ? "tls:" + addresses[i] : addresses[i]);
-      if (!tls) open.push_back(addresses[i]);
+      listen.push_back(options_.server.listeners[i].tls ? "tls:" + addresses[i] : addresses[i]);
     }
     Log(LogLevel::kInfo, "serving",
         {{"listen", absl::StrJoin(listen, ",")},
@@ -141,10 +159,7 @@ class Proxy {
          {"policy", SchedulePolicyName(schedule.policy)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
-    for (const std::string& address : BeyondThisHost(open)) {
-      Log(LogLevel::kWarning, "whoever reaches this address may call the workers through this proxy",
-          {{"listen", address}});
-    }
+    Warn(addresses);
     if (!admin.empty()) addresses.push_back(admin);
     return WriteReadyFile(flags_.ready_file, addresses);
   }
@@ -177,6 +192,6 @@ int main(int argc, char** argv) {
                              .config = &proxy.flags().config,
                              .config_file = &proxy.config_file(),
                              .configure = [&] { return proxy.Configure(); },
-                             .check = [&] { return sluice::CheckReadyFile(proxy.flags().ready_file); },
+                             .check = [&] { return proxy.Check(); },
                              .run = [&] { return proxy.Run(); }});
 }

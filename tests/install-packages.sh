@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks. Does nothing if all are installed.
-#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [simulation] [checks]     default: build network
+#   tests/install-packages.sh [build] [network] [monitoring] [browser] [languages] [search] [simulation] [checks]
+# Without arguments: build network.
 set -eu
 
 # Packages to configure and build everything, including tests and benchmarks.
@@ -17,13 +18,19 @@ if [ ! -d /run/systemd/system ]; then
 fi
 # Chromium for the tests of the status page, which are skipped without it: 350 MB on disk.
 browser="chromium"
+# The languages of the clients and servers of tests: 1.4 GB on disk. Those that this machine has from elsewhere, such as
+# rustup, are kept. Rust's package is the one that Debian keeps new for browsers. tests/install-languages calls this, and
+# installs what is not a package.
+languages=""
+for need in go:golang-go mvn:maven javac:openjdk-17-jdk-headless node:nodejs npm:npm cargo:cargo-web rustc:rustc-web; do
+  command -v "${need%%:*}" >/dev/null || languages="$languages ${need#*:}"
+done
 # Documents for examples/search: 25 MB, 2760 pages.
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 # Packages for the packet simulations, whose tests are skipped without them: ns-3 (research/ns3; 57 MB), ns-2
 # (research/ns2), and their plots.
 simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
-# Packages for .ci/run. Rendering the manifests needs a kubectl or kustomize newer than Debian 12's; without one, the
-# tests of the manifests are skipped.
+# Packages for .ci/run.
 checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 universal-ctags git"
 
 [ $# -gt 0 ] || set -- build network
@@ -34,10 +41,11 @@ for group in "$@"; do
     network) wanted="$wanted $network" ;;
     monitoring) wanted="$wanted $monitoring" ;;
     browser) wanted="$wanted $browser" ;;
+    languages) wanted="$wanted $languages" ;;
     search) wanted="$wanted $search" ;;
     simulation) wanted="$wanted $simulation" ;;
     checks) wanted="$wanted $checks" ;;
-    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, search, simulation and checks" >&2; exit 2 ;;
+    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, languages, search, simulation and checks" >&2; exit 2 ;;
   esac
 done
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 tests/install-packages.sh build simulation
 install_for_tests() {
   tests/install-packages.sh network monitoring browser
-  tests/system/interop/install-servers || echo "Tests that need these servers will be skipped."
+  tests/install-languages || echo "Tests that need this will be skipped."
 }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -16,7 +16,7 @@ install_for_tests >"$log" 2>&1 &
 installs=$!
 code=0
 cmake --preset debug && cmake --build --preset debug || code=$?
-echo "Packages and servers for the tests:"
+echo "Packages, languages and servers for the tests:"
 wait "$installs" || code=$?
 cat "$log"
 [ "$code" = 0 ] || exit "$code"

@@ -40,8 +40,12 @@ class Worker {
   }
 
   absl::Status Check() const {
-    absl::Status data = StripeStore::Open(options_.data).status();
-    return data.ok() ? CheckReadyFile(ready_file_) : data;
+    const absl::StatusOr<StripeStore> store = StripeStore::Open(options_.data);
+    if (!store.ok()) return store.status();
+    const absl::StatusOr<std::vector<uint32_t>> workers = store->Workers();
+    if (!workers.ok()) return workers.status();
+    Warn(*workers, options_.rpc_server.listen);
+    return CheckReadyFile(ready_file_);
   }
 
   absl::Status Run() {
@@ -60,11 +64,16 @@ class Worker {
   }
 
  private:
+  void Warn(const std::vector<uint32_t>& workers, const std::vector<std::string>& addresses) const {
+    if (workers.empty()) {
+      Log(LogLevel::kWarning, "no worker-NNNN folder is there yet; every read is NOT_FOUND", {{"data", options_.data}});
+    }
+    WarnWithoutTls(options_.rpc_server.tls, addresses);
+  }
+
   absl::Status Announce(const WorkerServer& server) const {
     const absl::StatusOr<std::vector<uint32_t>> workers = server.store().Workers();
     if (!workers.ok()) return workers.status();
-    if (workers->empty())
-      Log(LogLevel::kWarning, "no worker-NNNN folder is there yet; every read is NOT_FOUND", {{"data", options_.data}});
     std::vector<std::string> addresses = server.addresses();
     const std::string admin = server.admin_address();
     Log(LogLevel::kInfo, "serving",
@@ -72,7 +81,7 @@ class Worker {
          {"admin", admin},
          {"data", options_.data},
          {"workers", workers->size()}});
-    WarnWithoutTls(options_.rpc_server.tls, addresses);
+    Warn(*workers, addresses);
     if (!admin.empty()) addresses.push_back(admin);
     return WriteReadyFile(ready_file_, addresses);
   }

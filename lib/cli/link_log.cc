@@ -44,17 +44,20 @@ void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
   }
 }
 
-// May be right: the port may take more than its share of a switch's memory.
+}  // namespace
+
+void WarnOfLargeBudget(int64_t budget_bytes, int64_t buffer_bytes) {
+  if (budget_bytes <= buffer_bytes) return;
+  Log(LogLevel::kWarning, "the budget is larger than the buffer of the port, so responses may overflow it",
+      {{"budget_bytes", budget_bytes}, {"buffer_bytes", buffer_bytes}});
+}
+
 void WarnOfLargeBudget(const Link::Options& options) {
   const ScheduleOptions& schedule = options.schedule;
   if (!options.budget.buffer_known || schedule.policy == SchedulePolicy::kUnscheduled) return;
-  const int64_t buffer_bytes = BufferBudgetBytes(schedule.profile);
-  if (schedule.budget_bytes.value_or(0) <= buffer_bytes) return;
-  Log(LogLevel::kWarning, "the budget is larger than the buffer of the port, so responses may overflow it",
-      {{"budget_bytes", *schedule.budget_bytes}, {"buffer_bytes", buffer_bytes}});
+  const int64_t least_bytes = std::max(schedule.budget_bytes.value_or(0), options.budget.floor_bytes.value_or(0));
+  WarnOfLargeBudget(least_bytes, BufferBudgetBytes(schedule.profile));
 }
-
-}  // namespace
 
 void LogLease(const absl::Status& state) {
   if (state.ok()) return Log(LogLevel::kInfo, "the budget of the link is leased");
@@ -64,7 +67,6 @@ void LogLease(const absl::Status& state) {
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options) {
   options.budget.on_change = LogBudget;
   options.on_worker_faults = LogWorkerFaults;
-  WarnOfLargeBudget(options);
   return Link::Create(std::move(options));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "sluice/link.h"
@@ -12,8 +13,14 @@ namespace sluice {
 // For SharedLinkOptions::on_state.
 void LogLease(const absl::Status& state);
 
-// As Link::Create, with a link that logs the changes of its budget and the faults of its workers. Logs a warning if the
-// budget is larger than the known buffer of the port.
+// Logs a warning if the budget is larger than the buffer of the port. The budget may be right: some switches give a
+// port more than its share of the memory.
+void WarnOfLargeBudget(int64_t budget_bytes, int64_t buffer_bytes);
+
+// The same for a link whose buffer is known, and for the floor of its budget.
+void WarnOfLargeBudget(const Link::Options& options);
+
+// As Link::Create, with a link that logs the changes of its budget and the faults of its workers.
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options);
 
 }  // namespace sluice

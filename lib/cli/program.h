@@ -34,8 +34,8 @@ struct Program {
   std::string* config_file = nullptr;           // receives the path of --config; may be null
   // Checks the complete user input and starts nothing. After it --check_config prints "config ok".
   std::function<absl::Status()> configure;
-  // Looks for the files and folders that `run` would open; only --check_config calls it, after `configure`. May be
-  // empty.
+  // Looks for the files and folders that `run` would open, and logs the warnings of a start that follow from the
+  // config. Only --check_config calls it, after `configure`. May be empty.
   std::function<absl::Status()> check;
   std::function<absl::Status()> run;
 };

@@ -66,6 +66,13 @@ class SharedLinkOptionsTest(ServingTest):
         super().setUp()
         self.workers = self.start_workers()
 
+    def test_a_budget_above_the_buffer_is_warned_of(self):
+        large = f"budget_bytes={2 * BUDGET} buffer_bytes={BUDGET}"
+        budget = ("--budget", str(2 * BUDGET))
+        self.assertEqual(self.start_daemon(*budget).text().count(large), 1)
+        aggregator = self.start_aggregator(self.workers.addresses, "--buffer", str(BUDGET), *budget)
+        self.assertEqual(aggregator.text().count(large), 1)
+
     def start_daemon(self, *flags):
         return self.start("sluice-link", "--socket", self.path("link.sock"), "--buffer", str(BUDGET), "--admin",
                           "127.0.0.1:0", *flags)  # fmt: skip

@@ -67,6 +67,25 @@ class AggregatorCommandLineTest(unittest.TestCase):
         result = run("sluice-aggregator", *self.GOOD, "--check-config")
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"config ok\n", b""))
 
+    def test_check_config_warns_as_a_start_does(self):
+        data = tempfile.TemporaryDirectory(prefix="sluice-serving-")
+        self.addCleanup(data.cleanup)
+        link = ("--buffer", "32kb", "--budget", "64kb")
+        large = "budget_bytes=65536 buffer_bytes=32768"
+        floor = '{"schedule": {"budgetFloor": "64kb", "budgetLimit": "128kb"}}'
+        for words, command in (
+            ((large, "has no TLS"), ("sluice-aggregator", "--listen", "0.0.0.0:7500", "--workers", "a:1", *link)),
+            ((large,), ("sluice-aggregator", *self.GOOD, "--buffer", "32kb", *self.check_config(floor))),
+            ((large, "whoever reaches"), ("sluice-proxy", "--listen", "0.0.0.0:7400", "--workers", "10.0.0.0/8", *link)),
+            ((large,), ("sluice-link", "--socket", "/run/link.sock", *link)),
+            (("no worker-NNNN", "has no TLS"), ("sluice-worker", "--listen", "0.0.0.0:7000", "--data", data.name)),
+        ):
+            with self.subTest(command):
+                result = run(*command, "--check-config")
+                self.assertEqual((result.returncode, result.stdout), (0, b"config ok\n"), result.stderr)
+                for word in words:
+                    self.assertEqual(result.stderr.decode().count(word), 1, result.stderr)
+
     def test_every_field_of_the_config(self):
         config = {
             "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "workers": ["a:1", "b-{0..3}:2", "c-{0..}:3"],

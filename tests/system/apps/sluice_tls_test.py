@@ -54,7 +54,7 @@ class TlsTest(ServingTest):
         tls = {"certificate": self.certificate, "key": self.key, "clientCa": self.authority.file, "ca": "system",
                "serverName": "worker.example"}
         for name, fields in (("sluice-aggregator", {"listen": "127.0.0.1:0", "workers": ["a:1"], "tls": tls}),
-                             ("sluice-worker", {"listen": ["127.0.0.1:0"], "data": self.folder,
+                             ("sluice-worker", {"listen": ["127.0.0.1:0"], "data": self.path("stripes"),
                                                 "tls": {key: tls[key] for key in ("certificate", "key", "clientCa")}})):
             with open(config, "w", encoding="utf-8") as file:
                 json.dump(fields, file)

@@ -37,4 +37,4 @@ def kustomize():
     if _kubectl_kustomize_version() >= _KUSTOMIZE:
         return ["kubectl", "kustomize"]
     return skip("neither kustomize nor a kubectl of 1.24 or newer is on PATH (Debian 12's is too old for our overlays); "
-                "get one from kubernetes.io or from your distributor")
+                "tests/install-languages installs kustomize")

@@ -18,7 +18,7 @@ class Missing(Exception):
 def _run(tool, *command, **options):
     """Runs a build, which downloads libraries from the tool's default registry."""
     if not shutil.which(tool):
-        raise Missing(f"there is no {tool}")
+        raise Missing(f"there is no {tool}; tests/install-languages installs it")
     try:
         made = subprocess.run([tool, *command], capture_output=True, text=True, timeout=_PATIENCE, check=False, **options)
     except subprocess.TimeoutExpired:
@@ -55,7 +55,7 @@ def _node(folder):
     for file in ("package.json", "client.js"):
         shutil.copy(CLIENTS / "node" / file, folder)
     if not shutil.which("node"):
-        raise Missing("there is no node")
+        raise Missing("there is no node; tests/install-languages installs it")
     if not (folder / "node_modules/@grpc/grpc-js").exists():
         _fetch("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", cwd=folder)
     return ["node", folder / "client.js"]
@@ -63,14 +63,14 @@ def _node(folder):
 
 def _java(folder):
     if not shutil.which("javac"):
-        raise Missing("there is no javac")
+        raise Missing("there is no javac; tests/install-languages installs it")
     maven = ["--batch-mode", "--no-transfer-progress", f"-Dsluice.build={folder}", f"--file={CLIENTS}/java/pom.xml"]
     libraries = [*maven, "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"]
     if _run("mvn", "--offline", *libraries)[0] != 0:
         _fetch("mvn", *libraries)
     source = CLIENTS / "java/src/main/java/sluice/Client.java"
     _build("javac", "-d", str(folder / "classes"), "-cp", f"{folder}/lib/*", str(source))
-    return ["java", "-cp", f"{folder}/classes:{folder}/lib/*", "sluice.Client"]
+    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{folder}/classes:{folder}/lib/*", "sluice.Client"]
 
 
 def _rust(folder):

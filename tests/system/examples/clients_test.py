@@ -24,6 +24,7 @@ _PATIENCE = 60  # seconds that a test waits for an expected event
 _WORKERS = 4
 _CLIENT = []
 _SERVER = []  # the ready file and the addresses follow
+_JAVA_OPTS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for a start that takes little CPU time
 _CLOSED = "127.0.0.1:1"  # a port on which no program listens
 
 
@@ -57,7 +58,8 @@ def go_workers(ready, addresses):
 
 def ask(workers, *flags):
     argv = [*_CLIENT, "--workers", ",".join(workers), "--blocks", "5", "--timeout", str(_PATIENCE), *flags]
-    return subprocess.run(argv, env=plain_environment(), capture_output=True, text=True, timeout=2 * _PATIENCE, check=False)
+    environment = {**plain_environment(), "JAVA_OPTS": _JAVA_OPTS}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=2 * _PATIENCE, check=False)
 
 
 class ClientTest(unittest.TestCase):

@@ -155,8 +155,7 @@ class GrpcInteropTest : public ::testing::TestWithParam<Case> {
       if (server->Installed()) server->Start();
     }
     if (!server->Installed()) {
-      GTEST_SKIP() << "the interop server in " << kind.name
-                   << " is not installed; run tests/system/interop/install-servers";
+      GTEST_SKIP() << "the interop server in " << kind.name << " is not installed; run tests/install-languages";
     }
     ASSERT_TRUE(server->up()) << server->Log();
     server_ = server.get();

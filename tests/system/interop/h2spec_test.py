@@ -150,7 +150,7 @@ def judge(outcomes):
 
 def main(build):
     if not (_H2SPEC / "version").exists():
-        print("SKIPPED: h2spec is not installed; run tests/system/interop/install-servers")
+        print("SKIPPED: h2spec is not installed; run tests/install-languages")
         return _SKIP
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

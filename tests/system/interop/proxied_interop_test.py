@@ -212,7 +212,7 @@ def check_installed(language):
     folders = {"go", "java", "go_client"} if language == "go" else {"go", "java"}
     missing = sorted(folder for folder in folders if not (_SUITE / folder / "version").exists())
     if missing:
-        raise sandbox.Unsupported(f"not installed: {', '.join(missing)}; run tests/system/interop/install-servers")
+        raise sandbox.Unsupported(f"not installed: {', '.join(missing)}; run tests/install-languages")
 
 
 def run_tests(language, build):

@@ -13,29 +13,35 @@ namespace sluice {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
-// What a link logs at its start, whose port has a buffer of 32 KB.
-std::string LogOf(std::optional<int64_t> budget_bytes, bool buffer_known = true) {
+struct Budget {
+  std::optional<int64_t> bytes;
+  std::optional<int64_t> floor_bytes;
+};
+
+// The log of a link whose port has a buffer of 32 KB.
+std::string LogOf(const Budget& budget, bool buffer_known = true) {
   Link::Options options;
   options.schedule.profile.buffer_bytes = 32 << 10;
-  options.schedule.budget_bytes = budget_bytes;
+  options.schedule.budget_bytes = budget.bytes;
+  options.budget.floor_bytes = budget.floor_bytes;
   options.budget.buffer_known = buffer_known;
   ::testing::internal::CaptureStderr();
   StartLogging();
   EXPECT_TRUE(SetLogLevel("warning").ok());
-  EXPECT_TRUE(CreateLoggedLink(options).ok());
+  WarnOfLargeBudget(options);
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(CreateLoggedLinkTest, WarnsOfABudgetAboveTheBuffer) {
-  EXPECT_THAT(LogOf((32 << 10) + 1), HasSubstr("budget_bytes=32769 buffer_bytes=32768"));
+TEST(WarnOfLargeBudgetTest, WarnsOfABudgetOrAFloorAboveTheBuffer) {
+  EXPECT_THAT(LogOf({.bytes = (32 << 10) + 1}), HasSubstr("budget_bytes=32769 buffer_bytes=32768"));
+  EXPECT_THAT(LogOf({.floor_bytes = (32 << 10) + 1}), HasSubstr("budget_bytes=32769 buffer_bytes=32768"));
 }
 
-TEST(CreateLoggedLinkTest, DoesNotWarnOfABudgetThatFitsOrWhoseBufferNobodyKnows) {
-  EXPECT_THAT(LogOf(32 << 10), Not(HasSubstr("budget")));
-  EXPECT_THAT(LogOf(std::nullopt), Not(HasSubstr("budget")));
-  EXPECT_THAT(LogOf(64 << 10, /*buffer_known=*/false), Not(HasSubstr("budget")));
+TEST(WarnOfLargeBudgetTest, DoesNotWarnOfABudgetThatFitsOrOfAnUnknownBuffer) {
+  EXPECT_EQ(LogOf({.bytes = 32 << 10, .floor_bytes = 32 << 10}), "");
+  EXPECT_EQ(LogOf({}), "");
+  EXPECT_EQ(LogOf({.bytes = 64 << 10, .floor_bytes = 64 << 10}, /*buffer_known=*/false), "");
 }
 
 }  // namespace

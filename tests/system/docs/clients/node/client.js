@@ -12,7 +12,7 @@ function byAuthority(worker) {
 function fanOutMetadata(workers) {
   // [snippet]
   const metadata = new grpc.Metadata();
-  metadata.set("sluice-block", crypto.randomUUID());
+  metadata.set("sluice-block", require("node:crypto").randomUUID());
   metadata.set("sluice-weight", String(workers.length));
   // [snippet]
   return metadata;

@@ -17,6 +17,7 @@ ResetQueue::~ResetQueue() {
 }
 
 void ResetQueue::Wait(ScheduledStream& call, size_t& counter) {
+  if (call.WaitHook::is_linked()) return;
   if (waiting_.empty()) SetTimer();
   waiting_.push_back(call);
   call.CountIn(counter);

@@ -27,8 +27,8 @@ class ResetQueue {
   bool Take(TimePoint now) { return waiting_.empty() && allowance_.Take(now); }
   // Counts a reset that the session sent by itself.
   void Count(TimePoint now) { allowance_.Count(now); }
-  // Calls ResetNow of the call as soon as its stream may be reset, unless it ends before. `counter` counts it until
-  // then.
+  // Calls ResetNow of the call as soon as its stream may be reset, unless it ends before, or waits already. `counter`
+  // counts it until then.
   void Wait(ScheduledStream& call, size_t& counter);
   // The worker has ended a connection because of resets.
   void Lower() { allowance_.Lower(); }

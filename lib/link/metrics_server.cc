@@ -27,7 +27,6 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(std::shared_
                          {.listen = listen,
                           .name = "sluice",
                           .collectables = {&parts->link->registry(), &parts->link->gauges(), &parts->process_metrics},
-                          .health = nullptr,
                           .pages = LinkPages(*parts->link)});
   if (!admin.ok()) return admin.status();
   parts->admin = *std::move(admin);

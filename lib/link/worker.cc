@@ -111,6 +111,7 @@ void Worker::OnConnectFailed() {
     loop_.worker_table().OnUnreachable(row_);
     return EndWaiting(failure());
   }
+  relieves_ = false;  // unless it is still wanted: see OnResetsLate
   JoinWaiting();
   ResumeWaiting();
 }

@@ -119,8 +119,8 @@ class Worker final : private ConnectorEvents {
   bool relieves_ = false;  // a connection is wanted so that another can leave
   boost::intrusive::list<ConnectedWaiter, boost::intrusive::constant_time_size<false>> awaiting_;
   WaitingStreams waiting_;  // calls to be sent
-  WaitingStreams
-      waiting_apart_;         // those that no connection suits, until the Connector has made the next, or has failed
+  // Calls that no connection suits, until the Connector has made the next one, or has failed.
+  WaitingStreams waiting_apart_;
   size_t waiting_calls_ = 0;  // of both
   ResetQueue resets_;
 };

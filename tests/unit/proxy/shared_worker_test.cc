@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tests/unit/proxy/proxy_fixture.h"
+#include "tests/unit/tls/test_certificates.h"
 
 namespace sluice::testing {
 namespace {
@@ -48,6 +49,21 @@ TEST_F(SharedWorkerTest, AClientWithAllStreamsOfAConnectionStopsNoOther) {
   EXPECT_EQ(worker.counts().connections, 2);
   EXPECT_EQ(Gauge("sluice_workers_connected"), 1);
   EXPECT_EQ(Gauge("sluice_stream_waiting_calls"), 0);
+}
+
+TEST_F(SharedWorkerTest, SoItIsWithTls) {
+  TestCertificates certificates;
+  TestHttp2Server worker(
+      Handler(), {.max_concurrent_streams = 2, .tls = TlsServerEnd::Options{.files = certificates.Make("worker")}});
+  options_.tls = certificates.ClientOptions();
+  StartProxy();
+  const auto one = NewClient();
+  const auto other = NewClient();
+  for (int i = 0; i < 5; ++i) Hold(*one, worker.address());
+  one->Flush();
+  ASSERT_TRUE(worker.AwaitRequests(5));
+  EXPECT_EQ(StatusOf(*other, worker.address()), "0");
+  EXPECT_EQ(worker.counts().connections, 3);
 }
 
 TEST_F(SharedWorkerTest, CallsBeyondTheConnectionsWaitAndAreCounted) {

@@ -95,12 +95,14 @@ bool ConnectionPool::LeaveUnwanted() {
     return 2 * connection->unwanted() > connection->session()->streams() &&
            loop_.now() - connection->up_since() >= kMinServed;
   };
-  for (;;) {
+  // The other calls of such connections may be long, so their number is bounded, too.
+  while (leaving_.size() < loop_.workers().max_connections()) {
     const auto found = std::find_if(open_.begin(), open_.end(), is_unwanted);
     if (found == open_.end()) return false;
     if (open_.size() == 1) return true;
     Leave(**found);
   }
+  return false;
 }
 
 void ConnectionPool::LookForIdle() {

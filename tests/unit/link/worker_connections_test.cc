@@ -359,6 +359,23 @@ TEST_F(WorkerConnectionsTest, ASharedConnectionIsLeftAndEndsWithItsLastCall) {
   EXPECT_EQ(OpenCalls(worker), 1u) << "all others have ended with the connection";
 }
 
+// One client has long calls, and the other cancels many.
+TEST_F(WorkerConnectionsTest, ConnectionsThatWereLeftAreFew) {
+  loop_->workers().set_max_connections(2);
+  VirtualWorker& worker = ServeWithLimit(1000);
+  Connect(worker.address());
+  for (int i = 0; i < 20; ++i) {
+    HoldFor(kOther, worker.address(), 1);
+    const size_t first = HoldFor(kOne, worker.address(), 14);
+    executor_.RunFor(seconds(1));
+    CancelAll(first, 14);
+    executor_.RunFor(milliseconds(700));
+    EXPECT_LE(worker.open_connections(), 4u) << i;
+  }
+  EXPECT_GT(worker.open_connections(), 2u);
+  for (const CallRecord& call : calls_) EXPECT_TRUE(call.ended == 0 || absl::IsCancelled(call.status)) << call.status;
+}
+
 TEST_F(WorkerConnectionsTest, AConnectionIsNotLeftForACallAmongMany) {
   VirtualWorker& worker = ServeWithLimit(1000);
   Connect(worker.address());

@@ -14,6 +14,7 @@
 #include "lib/cli/logging.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/link_pages.h"
+#include "lib/net/clock.h"
 
 namespace sluice {
 namespace {
@@ -57,6 +58,7 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
       worker_list_(options.workers),
       reader_options_(options.reader),
       service_([this] { return reader_.Get(); }, options.read_memory_bytes) {
+  threads_.Add("thread of the link", LinkThread(*link_));
   if (options.mid_level.has_value()) {
     mid_level_ = std::make_unique<MidLevel>(
         *options.mid_level, [this] { return reader_.Get(); }, link_->registry(), io_thread);
@@ -94,6 +96,8 @@ absl::Status AggregatorServer::StartServing(const AggregatorOptions& options) {
   absl::Notification told;
   boost::asio::post(io_context_, [&] {
     serving_ = true;
+    threads_.Add("accepting thread",
+                 [this](std::function<void()> task) { rpc_server_->PostToAccepting(std::move(task)); });
     // The reader may have been set since the check above.
     if (const std::shared_ptr<BlockReader> reader = reader_.Get()) {
       reader->ConnectInBackground();
@@ -182,15 +186,22 @@ absl::Status AggregatorServer::StartAdmin(const AggregatorOptions& options, IoTh
                                                         .field = "admin",
                                                         .name = "sluice-aggregator",
                                                         .collectables = Metrics(options.level),
-                                                        .health = [this] { return Health(); },
+                                                        .live = [this] { return Live(); },
+                                                        .ready = [this] { return Ready(); },
                                                         .pages = LinkPages(*link_)});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();
 }
 
-absl::Status AggregatorServer::Health() const {
+// A drain ends the accepting thread.
+absl::Status AggregatorServer::Live() {
+  return draining_ ? absl::OkStatus() : threads_.Look(Now());
+}
+
+absl::Status AggregatorServer::Ready() const {
   if (draining_) return absl::UnavailableError("draining");
+  if (!serving_) return absl::UnavailableError("not listening yet");
   return reader_.Get() ? absl::OkStatus() : absl::UnavailableError("no worker is known yet");
 }
 

@@ -21,6 +21,7 @@
 #include "lib/telemetry/config_metrics.h"
 #include "lib/telemetry/labelled_metrics.h"
 #include "lib/telemetry/process_metrics.h"
+#include "lib/telemetry/thread_watch.h"
 
 namespace sluice {
 
@@ -57,7 +58,8 @@ class AggregatorServer {
   void StopFollowing();
   void SetWorkers(const std::vector<std::string>& workers);
   void MakeReader();
-  absl::Status Health() const;
+  absl::Status Live();
+  absl::Status Ready() const;
 
   const std::shared_ptr<Link> link_;
   boost::asio::io_context& io_context_;
@@ -76,6 +78,7 @@ class AggregatorServer {
   std::unique_ptr<MidLevel> mid_level_;    // null: it is not a mid-level aggregator
   std::vector<LabelledMetrics> labelled_;  // with the level; empty without a level
   std::unique_ptr<RpcServer> rpc_server_;
+  ThreadWatch threads_;
   std::atomic<bool> draining_ = false;
   std::unique_ptr<AdminServer> admin_;          // serves until the reads have drained
   std::unique_ptr<WorkerDiscovery> discovery_;  // on the link's thread only; null: there are no look-ups

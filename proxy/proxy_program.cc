@@ -13,6 +13,7 @@
 #include "lib/cli/log_limit.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_pages.h"
+#include "lib/net/clock.h"
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/telemetry/metric_families.h"
@@ -99,6 +100,7 @@ absl::StatusOr<std::unique_ptr<ProxyProgram>> ProxyProgram::Start(const ProxyPro
   auto server = ProxyServer::Start(program->link_, std::move(logged));
   if (!server.ok()) return server.status();
   program->server_ = *std::move(server);
+  program->serving_ = true;
   return program;
 }
 
@@ -106,21 +108,28 @@ ProxyProgram::ProxyProgram(std::shared_ptr<Link> link, const ProxyProgramOptions
     : link_(std::move(link)),
       drain_timeout_(options.drain_timeout),
       drain_delay_(options.drain_delay),
-      config_metrics_(link_->registry()) {}
+      config_metrics_(link_->registry()) {
+  threads_.Add("thread of the link", LinkThread(*link_));
+}
 
 absl::Status ProxyProgram::StartAdmin(const std::string& listen, IoThread& io_thread) {
   if (listen.empty()) return absl::OkStatus();
-  auto admin = AdminServer::Start(
-      io_thread.context(),
-      {.listen = listen,
-       .field = "admin",
-       .name = "sluice-proxy",
-       .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
-       .health = [this] { return draining_ ? absl::UnavailableError("draining") : absl::OkStatus(); },
-       .pages = LinkPages(*link_)});
+  auto admin = AdminServer::Start(io_thread.context(),
+                                  {.listen = listen,
+                                   .field = "admin",
+                                   .name = "sluice-proxy",
+                                   .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
+                                   .live = [this] { return threads_.Look(Now()); },
+                                   .ready = [this] { return Ready(); },
+                                   .pages = LinkPages(*link_)});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();
+}
+
+absl::Status ProxyProgram::Ready() const {
+  if (draining_) return absl::UnavailableError("draining");
+  return serving_ ? absl::OkStatus() : absl::UnavailableError("not listening yet");
 }
 
 absl::Status ProxyProgram::Reconfigure(const ProxyProgramOptions& options) {
@@ -132,7 +141,7 @@ absl::Status ProxyProgram::Reconfigure(const ProxyProgramOptions& options) {
 
 void ProxyProgram::Drain() {
   draining_ = true;
-  // Sleep for the drain delay, so that clients see /healthz. The notification never comes.
+  // Sleep for the drain delay, so that clients see /readyz. The notification never comes.
   absl::Notification().WaitForNotificationWithTimeout(drain_delay_);
   const size_t calls = server_->Drain(drain_timeout_);
   if (calls > 0) Log(LogLevel::kWarning, "calls are ended that did not end by themselves", {{"calls", calls}});

@@ -14,6 +14,7 @@
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/config_metrics.h"
 #include "lib/telemetry/process_metrics.h"
+#include "lib/telemetry/thread_watch.h"
 #include "proxy/proxy_config.h"
 
 namespace sluice {
@@ -31,7 +32,7 @@ class ProxyProgram {
   // Applies the new link, workers and limits. Returns the errors of Link::Reconfigure and ProxyServer::Reconfigure.
   absl::Status Reconfigure(const ProxyProgramOptions& options);
 
-  // Reports in /healthz that it drains. After the drain delay it refuses new connections and asks clients to reconnect
+  // Reports in /readyz that it drains. After the drain delay it refuses new connections and asks clients to reconnect
   // elsewhere. It lets calls end for at most the drain timeout, and ends the rest.
   void Drain();
 
@@ -39,6 +40,7 @@ class ProxyProgram {
 
  private:
   ProxyProgram(std::shared_ptr<Link> link, const ProxyProgramOptions& options);
+  absl::Status Ready() const;
   absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
 
   const std::shared_ptr<Link> link_;
@@ -47,6 +49,8 @@ class ProxyProgram {
   const ProcessMetrics process_metrics_;
   ConfigMetrics config_metrics_;
   std::unique_ptr<ProxyServer> server_;
+  ThreadWatch threads_;  // on the IO thread
+  std::atomic<bool> serving_ = false;
   std::atomic<bool> draining_ = false;
   std::unique_ptr<AdminServer> admin_;
 };

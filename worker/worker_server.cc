@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/cli/descriptor_limit.h"
 #include "lib/cli/logging.h"
+#include "lib/net/clock.h"
 
 namespace sluice {
 
@@ -21,6 +23,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(rpc_options, services);
   if (!rpc_server.ok()) return rpc_server.status();
   server->rpc_server_ = *std::move(rpc_server);
+  server->serving_ = true;
   return server;
 }
 
@@ -33,6 +36,8 @@ WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoTh
   if (!answer_watch_.status().ok()) {
     Log(LogLevel::kWarning, "what TCP does cannot be seen", {{"reason", answer_watch_.status()}});
   }
+  threads_.Add("accepting thread",
+               [this](std::function<void()> task) { rpc_server_->PostToAccepting(std::move(task)); });
 }
 
 absl::Status WorkerServer::StartAdmin(const std::string& listen, IoThread& io_thread) {
@@ -42,14 +47,23 @@ absl::Status WorkerServer::StartAdmin(const std::string& listen, IoThread& io_th
                             .field = "admin",
                             .name = "sluice-worker",
                             .collectables = {&registry_, &answer_watch_.metrics(), &process_metrics_},
-                            .health = [this] { return Health(); }});
+                            .live = [this] { return Live(); },
+                            .ready = [this] { return Ready(); }});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();
 }
 
-absl::Status WorkerServer::Health() const {
-  return draining_ ? absl::UnavailableError("draining") : absl::OkStatus();
+// A drain ends the accepting thread.
+absl::Status WorkerServer::Live() {
+  return serving_ && !draining_ ? threads_.Look(Now()) : absl::OkStatus();
+}
+
+absl::Status WorkerServer::Ready() const {
+  if (draining_) return absl::UnavailableError("draining");
+  if (!serving_) return absl::UnavailableError("not listening yet");
+  const absl::Status readable = store_.CheckReadable();
+  return readable.ok() ? readable : absl::UnavailableError(absl::StrCat("data: ", readable.message()));
 }
 
 void WorkerServer::Drain() {

@@ -15,6 +15,7 @@
 #include "lib/storage/stripe/stripe_store.h"
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/process_metrics.h"
+#include "lib/telemetry/thread_watch.h"
 #include "prometheus/registry.h"
 #include "worker/worker_config.h"
 
@@ -33,14 +34,15 @@ class WorkerServer {
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
   const StripeStore& store() const { return store_; }
 
-  // Refuses new calls and lets current calls finish, for at most the drain timeout; /healthz reports "draining". No
+  // Refuses new calls and lets current calls finish, for at most the drain timeout; /readyz reports "draining". No
   // call is in progress when it returns.
   void Drain();
 
  private:
   WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread);
   absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
-  absl::Status Health() const;
+  absl::Status Live();
+  absl::Status Ready() const;
 
   const StripeStore store_;
   prometheus::Registry registry_;
@@ -50,8 +52,10 @@ class WorkerServer {
   SruServer sru_service_;
   ProbeServer probe_service_;
   std::atomic<bool> draining_ = false;
+  ThreadWatch threads_;                    // on the IO thread
+  std::unique_ptr<RpcServer> rpc_server_;  // after the services, so that its calls end before the objects that they use
+  std::atomic<bool> serving_ = false;      // rpc_server_ is set
   std::unique_ptr<AdminServer> admin_;
-  std::unique_ptr<RpcServer> rpc_server_;  // last, so that its calls end before the objects that they use
 };
 
 }  // namespace sluice

@@ -141,6 +141,7 @@ def _queue():
         row("Queue and waits"),
         lines("Queue", "short", "Near queue_limit, blocks are refused.",
               [(aggregator("sluice_queued_calls"), "calls {{instance}}"),
+               (aggregator("sluice_stream_waiting_calls"), "calls that wait for a stream {{instance}}"),
                (aggregator("sluice_queued_blocks"), "blocks {{instance}}")], width=6),
         lines("Wait in the queue", "s", "The price of scheduling: most of the block time of a busy link.",
               quantiles("sluice_queue_wait_seconds"), width=6),

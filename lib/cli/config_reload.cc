@@ -29,6 +29,7 @@ void ClearReloadable(v1::ScheduleConfig& schedule) {
   schedule.clear_queue_limit();
   schedule.clear_shortest_first();
   schedule.clear_queue_timeout();
+  schedule.clear_worker_connections();
   for (v1::TrafficClassConfig& traffic_class : *schedule.mutable_classes()) traffic_class.clear_weight();
 }
 

@@ -94,6 +94,7 @@ absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config) {
   Link::Options options;
   options.schedule.profile = *profile;
   absl::Status status = ParseSchedule(config.schedule, options.schedule);
+  if (config.schedule.has_worker_connections()) options.worker_connections = config.schedule.worker_connections();
   status.Update(ParseBudget(config, options.budget));
   status.Update(ParseSharedLink(config, options));
   if (status.ok()) status.Update(Link::Validate(options));

@@ -55,6 +55,7 @@ void Connection::OnBytes(absl::string_view bytes) {
   if (!received.ok()) return End(received);
   if (up_) return;
   up_ = true;
+  up_since_ = idle_since_ = executor_.Now();
   events_->OnUp(*this);
   if (session_ != nullptr && session_->going_away()) OnSlots();  // its GOAWAY came before OnUp
 }
@@ -144,6 +145,26 @@ void Connection::OnDrained() {
     drained.pop_front();
     call.OnWritable();
   }
+}
+
+void Connection::OnStreamOpens(uint64_t client) {
+  if (++clients_[client] == kSharedStreams + 1) ++large_clients_;
+}
+
+void Connection::OnStreamClosed(uint64_t client) {
+  const auto found = clients_.find(client);
+  if (found->second-- == kSharedStreams + 1) --large_clients_;
+  if (found->second > 0) return;
+  clients_.erase(found);
+  if (clients_.empty()) idle_since_ = executor_.Now();
+}
+
+// A large client stays: to go elsewhere would not take away what it has here.
+bool Connection::Suits(uint64_t client) const {
+  const auto found = clients_.find(client);
+  const size_t streams = found == clients_.end() ? 0 : found->second;
+  if (clients_.size() == (streams > 0 ? 1 : 0)) return true;
+  return large_clients_ == 0 ? streams < kSharedStreams : streams > kSharedStreams;
 }
 
 std::optional<TcpSocket> Connection::Tcp() const {

@@ -8,6 +8,7 @@
 
 #include <boost/intrusive/list.hpp>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
@@ -37,8 +38,8 @@ class ConnectionEvents {
   virtual void OnDown(Connection& connection, absl::Status why) = 0;
 };
 
-// One byte stream to a worker, with the client's side of an HTTP/2 session on it. At most one connection of a Worker
-// takes new calls; others that go away finish their calls. Used on the link's thread only.
+// One byte stream to a worker, with the client's side of an HTTP/2 session on it, and the number of open streams of
+// each client. There are a few for each Worker. Used on the link's thread only.
 class Connection final : public Flushable, public StreamSocketEvents, public SessionEvents {
  public:
   struct Options {
@@ -72,6 +73,20 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
 
   std::optional<TcpSocket> Tcp() const;
 
+  // A stream of this client opens, or has closed. See ScheduledStream::Options.
+  void OnStreamOpens(uint64_t client);
+  void OnStreamClosed(uint64_t client);
+  // A client with more streams than this has a connection for itself, if its Worker may have one more. These few can be
+  // reset at once; if the client goes away with more, the connection ends with them; see Worker::OnResetsLate.
+  static constexpr size_t kSharedStreams = 15;
+  bool Suits(uint64_t client) const;  // for one more stream of this client
+
+  TimePoint up_since() const { return up_since_; }
+  TimePoint idle_since() const { return clients_.empty() ? idle_since_ : TimePoint::max(); }
+  // The number of open streams that wait for their reset.
+  size_t unwanted() const { return unwanted_; }
+  size_t& unwanted_counter() { return unwanted_; }
+
  private:
   void OnTcpConnected() override;
   void OnConnected() override;
@@ -93,10 +108,15 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   const Options options_;
   ConnectionEvents* events_;
   bool up_ = false;
+  TimePoint up_since_;
   bool over_ = false;
   bool disconnected_ = false;
   bool flush_queued_ = false;
   std::unique_ptr<Http2Session> session_;
+  absl::flat_hash_map<uint64_t, size_t> clients_;  // the number of their open streams, at least 1
+  size_t large_clients_ = 0;                       // those with more than kSharedStreams
+  TimePoint idle_since_;                           // if there are none
+  size_t unwanted_ = 0;
   uint64_t received_bytes_ = 0;
   SilenceWatch silence_;
   TimerQueue::Id look_;  // set while streams are open

@@ -77,8 +77,8 @@ void Connector::LookUp() {
   tried_one_ = false;
   look_up_ = loop_.executor().Resolve(target_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
-    if (!addresses.ok()) return BackOff(addresses.status());
-    if (addresses->empty()) return BackOff(absl::UnavailableError("the name has no address"));
+    if (!addresses.ok()) return Fail(addresses.status());
+    if (addresses->empty()) return Fail(absl::UnavailableError("the name has no address"));
     addresses_ = *std::move(addresses);
     AskForRoom(kTcpHandshakeBytes);
   });
@@ -101,7 +101,7 @@ void Connector::LeaveRoom() {
 void Connector::EndUnsent(absl::Status why) {
   if (!std::exchange(waits_for_room_, false)) return;
   loop_.Bury(std::move(connection_));
-  BackOff(why);
+  Fail(why);
 }
 
 void Connector::Send(int64_t) {
@@ -161,12 +161,20 @@ void Connector::OnAttemptFailed(const absl::Status& why) {
   loop_.Bury(std::move(connection_));
   LeaveRoom();
   EndHandshake(CallEnd::kAborted);
-  if (!others) return BackOff(why);
+  if (!others) return Fail(why);
   tried_one_ = true;
   AskForRoom(kTcpHandshakeBytes);
 }
 
 void Connector::BackOff(const absl::Status& why) {
+  if (!trying_) Fail(why);
+}
+
+void Connector::ConnectLater() {
+  if (!trying_) Pause();
+}
+
+void Connector::Fail(const absl::Status& why) {
   std::string text(why.message());
   // The error already names the target if the address is the target.
   if (!absl::StrContains(text, target_)) text = absl::StrCat(target_, ": ", text);
@@ -174,17 +182,21 @@ void Connector::BackOff(const absl::Status& why) {
     absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
   }
   failure_ = absl::UnavailableError(text);
-  ConnectLater();
+  Pause();
   events_.OnConnectFailed();
 }
 
-void Connector::ConnectLater() {
+void Connector::Pause() {
   trying_ = true;
   backs_off_ = true;
   const double jitter = 1 + kBackOffJitter * (2 * loop_.executor().Random() - 1);
   const auto pause = std::chrono::duration_cast<nanoseconds>(back_off_ * jitter);
   back_off_ = std::min(std::chrono::duration_cast<nanoseconds>(back_off_ * kBackOffFactor), kMaxBackOff);
-  timer_ = loop_.timers().Set(loop_.now() + pause, [this] { LookUp(); });
+  timer_ = loop_.timers().Set(loop_.now() + pause, [this] {
+    if (events_.WantsConnection()) return LookUp();
+    trying_ = backs_off_ = false;
+    failure_ = absl::OkStatus();
+  });
 }
 
 // Returns the name that the certificate must contain.

@@ -25,6 +25,8 @@ class ConnectorEvents : public ConnectionEvents {
   virtual void OnConnected(std::unique_ptr<Connection> connection) = 0;
   // An attempt has failed on all addresses, with Connector::failure(). The next one follows after the back-off.
   virtual void OnConnectFailed() = 0;
+  // Asked after the back-off: whether to try again.
+  virtual bool WantsConnection() const = 0;
 };
 
 // Makes the connections to one worker, one at a time: the look-up of its name, room in the schedule for the handshake,
@@ -45,11 +47,13 @@ class Connector final : public ConnectionEvents, private Scheduled {
   // Why the last attempt failed; OK if it did not.
   const absl::Status& failure() const { return failure_; }
 
-  void Connect();                         // does nothing while it tries to connect
+  // These do nothing while it tries to connect.
+  void Connect();
   void ConnectLater();                    // after the back-off
-  void ConnectNow();                      // instead of waiting for the end of a back-off
   void BackOff(const absl::Status& why);  // the same; `why` becomes the failure
-  void Close();                           // permanently
+
+  void ConnectNow();  // instead of waiting for the end of a back-off
+  void Close();       // permanently
 
  private:
   // ConnectionEvents, until the connection is up.
@@ -69,6 +73,8 @@ class Connector final : public ConnectionEvents, private Scheduled {
   void WatchAttempt();
   void EndHandshake(CallEnd end);
   void OnAttemptFailed(const absl::Status& why);
+  void Fail(const absl::Status& why);
+  void Pause();
   std::string ServerName() const;
 
   LinkLoop& loop_;

@@ -24,6 +24,7 @@ constexpr int64_t kSafeBudgetBytes = 16 * 1024;
 constexpr int64_t kFloorFrames = 8;
 constexpr int64_t kUnknownLimitBytes = 4 << 20;
 constexpr int kMaxThreads = 64;
+constexpr int64_t kMaxWorkerConnections = 16;
 
 // The profile must be valid. Unset bounds follow from the set ones.
 BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions& options, bool shared) {
@@ -100,6 +101,10 @@ absl::Status Link::Validate(const Options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("callback_threads: ", options.callback_threads, " is outside of 1 to ", kMaxThreads));
   }
+  if (options.worker_connections < 1 || options.worker_connections > kMaxWorkerConnections) {
+    return absl::InvalidArgumentError(absl::StrCat("worker_connections: ", options.worker_connections,
+                                                   " is outside of 1 to ", kMaxWorkerConnections));
+  }
   if (options.callback_memory_bytes.has_value() &&
       (*options.callback_memory_bytes < 1 || *options.callback_memory_bytes > CallbackMemory::kMaxBytes)) {
     return absl::InvalidArgumentError(absl::StrCat("callback_memory_bytes: ", *options.callback_memory_bytes,
@@ -126,6 +131,7 @@ Link::Link(Options options, const BudgetBounds& bounds)
   executor_->Await([&] {
     loop_ = std::make_unique<LinkLoop>(*executor_, options_.schedule, *metrics_);
     loop_->callback_memory().SetBound(CallbackMemoryOf(options_, bounds));
+    loop_->workers().set_max_connections(static_cast<size_t>(options_.worker_connections));
     monitor_ = std::make_unique<LinkMonitor>(*loop_, bounds, options_.watch_connections, options_.budget.on_change,
                                              options_.on_worker_faults);
   });
@@ -195,6 +201,7 @@ absl::Status Link::Reconfigure(Options options) {
   Await([&](LinkLoop& loop) {
     status = loop.Reconfigure(options.schedule);
     if (status.ok()) loop.callback_memory().SetBound(CallbackMemoryOf(options, bounds));
+    if (status.ok()) loop.workers().set_max_connections(static_cast<size_t>(options.worker_connections));
     // A leased budget does not follow the profile.
     if (status.ok() && !lease_) monitor_->Reconfigure(bounds);
   });

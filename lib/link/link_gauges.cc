@@ -41,6 +41,7 @@ LinkGauges GaugesOf(LinkLoop& loop) {
                               .queued_calls = traffic_class.waiting_calls,
                               .received_bytes = traffic_class.received_bytes});
   }
+  gauges.stream_waiting_calls = static_cast<int64_t>(loop.workers().CountWaitingForStream());
   gauges.callback_bytes = loop.callback_memory().waiting_bytes();
   const WorkerTable::Reach reach = loop.worker_table().CountReached();
   gauges.workers_wanted = reach.wanted;

@@ -67,7 +67,11 @@ void LinkLoop::OnQueued(ScheduledStream& call, bool parked) {
   if (!call.unsent()) return;
   queue_timeout_.Enter(call);
   if (call.WaitHook::is_linked()) return;
-  if (parked) return call.worker().Wait(call);
+  if (parked) {
+    Worker& worker = call.worker();
+    worker.Wait(call);
+    return worker.OnStreamUnused();  // there may be a stream since the call was submitted
+  }
   if (const absl::Status room = call.worker().CheckRoom(); !room.ok()) Refuse(call, QueueRefusal::kWorker, room);
 }
 

@@ -56,6 +56,8 @@ class LinkLoop {
   void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn
   void Forget(ScheduledStream& call);               // the same for a call that the schedule has already ended
 
+  // A number for ScheduledStream::Options::client.
+  uint64_t NewClient() { return ++clients_; }
   // Runs `task` at the end of this turn, before the output of the turn is written and its garbage freed.
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
   void Bury(std::unique_ptr<Connection> connection);  // destroys it at the end of the turn
@@ -97,6 +99,7 @@ class LinkLoop {
   WorkerPool workers_;
 
   std::vector<std::unique_ptr<ScheduledStream>> calls_;
+  uint64_t clients_ = 0;
   std::vector<std::function<void()>> at_end_;
   // Destroyed at the end of the turn, because their functions may still be on the stack.
   std::vector<std::unique_ptr<ScheduledStream>> ended_calls_;

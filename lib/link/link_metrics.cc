@@ -126,6 +126,9 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
   const LinkGauges now = gauge_source_();
   std::vector<prometheus::MetricFamily> families{
       Gauge("sluice_queued_calls", "Calls that wait to be sent.", now.queued_calls),
+      Gauge("sluice_stream_waiting_calls",
+            "Calls that wait to be sent because their worker is connected and allows no more streams.",
+            now.stream_waiting_calls),
       Gauge("sluice_queued_blocks", "Data blocks that have not ended.", now.queued_blocks),
       Gauge("sluice_in_flight_bytes", "Bytes of the budget that calls in flight use.", now.in_flight_bytes),
       Gauge("sluice_in_flight_calls", "Calls whose response may come and has not ended.", now.in_flight_calls),

@@ -36,6 +36,7 @@ enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, k
 // The values of a link's gauges: the state of its schedule and the plan in force.
 struct LinkGauges {
   int64_t queued_calls = 0;
+  int64_t stream_waiting_calls = 0;
   int64_t queued_blocks = 0;
   int64_t in_flight_bytes = 0;
   int64_t in_flight_calls = 0;

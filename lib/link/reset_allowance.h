@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <utility>
 
 #include "lib/scheduling/link_schedule.h"
@@ -28,10 +29,11 @@ class ResetAllowance {
     resets_ = std::max(resets_ - 1, -burst_);
   }
 
-  // Returns the time from which Take succeeds.
-  TimePoint Next() const {
-    if (resets_ >= 1) return since_;
-    const std::chrono::duration<double> missing((1 - resets_) / per_second_);
+  // Returns the time from which Take succeeds this many times.
+  TimePoint Next(size_t resets = 1) const {
+    const double missing_resets = static_cast<double>(resets) - resets_;
+    if (missing_resets <= 0) return since_;
+    const std::chrono::duration<double> missing(missing_resets / per_second_);
     // Add a microsecond, since both values are rounded.
     return since_ + std::chrono::duration_cast<TimePoint::duration>(missing) + std::chrono::microseconds(1);
   }

@@ -30,12 +30,12 @@ CallRequest ScheduledStream::Request() {
   return {.response_bytes = std::clamp<int64_t>(options_.response_bytes, 0, kMaxResponseBytes),
           .tag = Scheduled::tag(),
           .may_idle = options_.may_idle,
-          .parked = options_.worker->Sendable() == nullptr,
+          .parked = options_.worker->Sendable(options_.client) == nullptr,
           .worker = options_.worker->schedule_id()};
 }
 
 void ScheduledStream::Send(int64_t granted_bytes) {
-  Connection* const connection = options_.worker->Sendable();
+  Connection* const connection = options_.worker->Sendable(options_.client);
   if (connection == nullptr) return loop_.Park(*this);
   const TimePoint now = loop_.now();
   std::optional<StreamUser::Opening> opening = user_->BeginRequest(now, granted_bytes);
@@ -50,9 +50,11 @@ void ScheduledStream::Send(int64_t granted_bytes) {
   sent_ = now;
   connection_ = connection;
   phase_ = Phase::kOpen;
+  connection->OnStreamOpens(options_.client);
   const absl::StatusOr<int32_t> stream = connection->session()->Open(
       opening->head, std::move(opening->data), opening->end_stream, static_cast<uint32_t>(flow_.TakeWidening()), *this);
   if (!stream.ok()) {
+    connection->OnStreamClosed(options_.client);
     connection_ = nullptr;
     phase_ = Phase::kWaiting;
     if (absl::IsResourceExhausted(stream.status())) return loop_.Park(*this);
@@ -150,7 +152,7 @@ void ScheduledStream::CountUnanswered(const absl::Status& why) {
 // response comes after all others. Rejected: to grant nothing more to it. Fan-outs that give up more calls than may be
 // reset then fill MAX_CONCURRENT_STREAMS of each worker.
 void ScheduledStream::DropUntilReset(const StreamEnd* end, const absl::Status& why) {
-  options_.worker->resets().Wait(*this);
+  options_.worker->resets().Wait(*this, connection_->unwanted_counter());
   loop_.schedule_run().OnUnwanted(id());
   Tell(end, why);
   AskForMore();  // the user may have had no room for all of a message
@@ -259,7 +261,7 @@ void ScheduledStream::OnWritable() {
 }
 
 void ScheduledStream::OnClosed(StreamEnd end) {
-  connection_ = nullptr;
+  std::exchange(connection_, nullptr)->OnStreamClosed(options_.client);
   WaitHook::unlink();
   DrainHook::unlink();
   if (!given_up()) user_->OnResponseCounted();

@@ -114,12 +114,14 @@ class ScheduledStream final : public Scheduled,
     bool many_messages = false;  // the worker may send several
     bool may_idle = false;       // the stream may stay open between messages; see CallRequest
     TimePoint deadline = TimePoint::max();
+    uint64_t client = 0;  // for which the call is made; 0: this process. Used to divide the connections of the worker
   };
   ScheduledStream(LinkLoop& loop, Options options, std::shared_ptr<StreamUser> user);
 
   // For the loop and the worker.
   CallRequest Request();  // for the schedule
   Worker& worker() const { return *options_.worker; }
+  uint64_t client() const { return options_.client; }
   bool unsent() const { return phase_ == Phase::kWaiting && !told_; }
   // Returns true if the schedule need not end the call: it is over, or the server would treat its reset as an attack,
   // so the reset must wait. OnStreamOver was then called, and the stream drops all bytes until the reset.

@@ -23,14 +23,13 @@ Worker::Worker(LinkLoop& loop, std::string target, std::shared_ptr<TlsContext> t
     : loop_(loop),
       connector_(loop, std::move(target), std::move(tls), std::move(server_name), *this),
       row_(loop.worker_table().Add(connector_.target())),
-      resets_(loop) {}
+      connections_(loop, row_),
+      resets_(loop, [this] { OnResetsLate(); }) {}
 
 Worker::~Worker() {
-  WorkerTable& table = loop_.worker_table();
-  if (connected()) table.OnForgotten(row_);
-  if (const auto forgotten = table.Remove(row_)) loop_.schedule_run().ForgetWorker(WorkerTable::ScheduleId(*forgotten));
-  if (connection_ != nullptr) connection_->Close();
-  for (const auto& connection : leaving_) connection->Close();
+  connections_.Close();
+  const auto forgotten = loop_.worker_table().Remove(row_);
+  if (forgotten) loop_.schedule_run().ForgetWorker(WorkerTable::ScheduleId(*forgotten));
 }
 
 std::string Worker::authority() const {
@@ -39,36 +38,48 @@ std::string Worker::authority() const {
 }
 
 void Worker::Connect() {
-  if (connection_ == nullptr) connector_.Connect();
+  if (!connected()) connector_.Connect();
 }
 
 void Worker::Close() {
   connector_.Close();
-  if (connected()) loop_.worker_table().OnForgotten(row_);
-  // Remove the connections before their calls receive events, because the calls may use this worker.
-  leaving_.push_back(std::move(connection_));
-  for (auto& connection : std::exchange(leaving_, {})) {
-    if (connection == nullptr) continue;
-    connection->Close();
-    loop_.Bury(std::move(connection));
-  }
+  connections_.Close();
   EndWaiting(failure());
 }
 
-Connection* Worker::Sendable() const {
-  return connected() && connection_->session()->open_slots() > 0 ? connection_.get() : nullptr;
+Connection* Worker::Sendable(uint64_t client) const {
+  return connections_.Find(client, /*must_suit=*/MayConnect());
+}
+
+bool Worker::WantsConnection() const {
+  return !connected() || relieves_ || (waiting_calls_ > 0 && !connections_.full());
 }
 
 void Worker::Wait(ScheduledStream& call) {
   if (const absl::Status room = CheckRoom(); !room.ok()) return loop_.Refuse(call, QueueRefusal::kWorker, room);
+  const bool sendable = Sendable(call.client()) != nullptr;  // after a refusal; OnSlots follows
+  if (!sendable && connections_.open_slots() > 0) {
+    WaitApart(call);
+    return ResumeWaiting();  // other calls may use the streams
+  }
   waiting_.push_back(call);
   call.CountIn(waiting_calls_);
-  Connect();
+  if (!sendable && WantsConnection()) connector_.Connect();
   if (!failure().ok()) EndWaiting(failure());
 }
 
+void Worker::WaitApart(ScheduledStream& call) {
+  waiting_apart_.push_back(call);
+  call.CountIn(waiting_calls_);
+  connector_.Connect();
+}
+
+void Worker::JoinWaiting() {
+  waiting_.splice(waiting_.begin(), waiting_apart_);
+}
+
 void Worker::OnStreamUnused() {
-  if (Sendable() != nullptr) ResumeWaiting();
+  if (connections_.open_slots() > 0) ResumeWaiting();
 }
 
 // Rejected: a fixed share. A hung rack could fill the queue, and a link with one worker would refuse calls while the
@@ -92,77 +103,84 @@ absl::Status Worker::CheckRoom() const {
 }
 
 void Worker::OnConnected(std::unique_ptr<Connection> connection) {
-  connection_ = std::move(connection);
-  up_since_ = loop_.now();
+  connections_.Add(std::move(connection));
 }
 
 void Worker::OnConnectFailed() {
-  loop_.worker_table().OnUnreachable(row_);
-  EndWaiting(failure());
+  if (!connected()) {
+    loop_.worker_table().OnUnreachable(row_);
+    return EndWaiting(failure());
+  }
+  relieves_ = false;  // unless it is still wanted: see OnResetsLate
+  JoinWaiting();
+  ResumeWaiting();
 }
 
-void Worker::OnUp(Connection&) {
-  if (const auto reconnected_after = loop_.worker_table().OnConnected(row_, up_since_)) {
+void Worker::OnUp(Connection& connection) {
+  if (const auto reconnected_after = loop_.worker_table().OnConnected(row_, connection.up_since())) {
     loop_.metrics().ObserveReconnect(*reconnected_after);
   }
+  relieves_ = false;
   while (!awaiting_.empty()) {
     ConnectedWaiter& waiter = awaiting_.front();
     awaiting_.pop_front();
     waiter.OnConnected();
   }
+  JoinWaiting();
   ResumeWaiting();
+  if (WantsConnection()) connector_.Connect();
 }
 
 void Worker::OnSlots(Connection& connection) {
-  if (&connection != connection_.get()) {
-    if (connection.session()->streams() == 0) Leave(connection);
-    return;
-  }
-  if (!connection.session()->going_away()) return ResumeWaiting();
-  if (connection.session()->goaway_error() == Http2Error::kEnhanceYourCalm) resets_.Lower();
-  // Its streams end on this connection, and the next calls use a new one.
-  OnLost();
-  if (connection.session()->streams() == 0) {
-    loop_.Bury(std::move(connection_));
-  } else {
-    leaving_.push_back(std::move(connection_));
-  }
+  const Http2Session& session = *connection.session();
+  // Its streams end on this connection, and the next calls use another.
+  const bool goes_away = connections_.Leaves(connection) && connections_.Leave(connection);
+  ResumeWaiting();
+  if (!goes_away) return;
+  if (session.goaway_error() == Http2Error::kEnhanceYourCalm) resets_.Lower();
   // A busy connection may use up its stream numbers within a second, which is not a failure.
-  if (connection.session()->out_of_streams() || loop_.now() - up_since_ >= kStable) return connector_.Connect();
+  if (session.out_of_streams() || loop_.now() - connection.up_since() >= kStable) return Reconnect();
   connector_.ConnectLater();
 }
 
-void Worker::Leave(Connection& connection) {
-  const auto found = std::find_if(leaving_.begin(), leaving_.end(),
-                                  [&connection](const auto& leaving) { return leaving.get() == &connection; });
-  if (found == leaving_.end()) return;
-  loop_.Bury(std::move(*found));
-  leaving_.erase(found);
-}
-
 void Worker::OnDown(Connection& connection, absl::Status why) {
-  if (&connection != connection_.get()) return Leave(connection);
-  OnLost();
-  loop_.Bury(std::move(connection_));
-  if (loop_.now() - up_since_ < kStable) return connector_.BackOff(why);
+  const bool took_calls = connections_.Remove(connection);
+  ResumeWaiting();
+  if (!took_calls) return;
+  if (loop_.now() - connection.up_since() < kStable) return connector_.BackOff(why);
+  Reconnect();
+}
+
+// A loss is not a failure, and a back-off may be for an extra connection.
+void Worker::Reconnect() {
+  if (!WantsConnection()) return;
   connector_.Connect();
+  if (!connected()) connector_.ConnectNow();
 }
 
-void Worker::OnLost() {
-  loop_.worker_table().OnLost(row_, loop_.now());
+// Rejected: to end the only connection before the next is up. The worker may accept none.
+void Worker::OnResetsLate() {
+  relieves_ = connections_.LeaveUnwanted() && !connections_.full();
+  if (relieves_) connector_.Connect();
 }
 
+// Calls that no connection suits let others pass.
 void Worker::ResumeWaiting() {
-  size_t slots = connection_->session()->open_slots();
-  for (; slots > 0 && !waiting_.empty(); --slots) {
+  size_t slots = connections_.open_slots();
+  while (slots > 0 && !waiting_.empty() && connections_.open_slots() > 0) {
     ScheduledStream& call = waiting_.front();
     call.WaitHook::unlink();
+    if (Sendable(call.client()) == nullptr) {
+      WaitApart(call);
+      continue;
+    }
+    --slots;
     loop_.Resume(call);
-    if (!connected()) return;
   }
 }
 
 void Worker::EndWaiting(const absl::Status& why) {
+  JoinWaiting();
   while (!waiting_.empty()) {
     ScheduledStream& call = waiting_.front();
     call.WaitHook::unlink();
@@ -176,12 +194,6 @@ void Worker::OnTcpReport(std::string_view text) {
   const auto news = loop_.worker_table().OnReport(row_, report->port, {report->retransmits, report->rtos});
   loop_.metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
   loop_.metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
-}
-
-void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
-  if (connection_ == nullptr) return;
-  if (auto socket = connection_->Tcp())
-    sockets.push_back({row_, *std::move(socket), loop_.schedule().Load(schedule_id())});
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "lib/link/connection.h"
+#include "lib/link/connection_pool.h"
 #include "lib/link/connector.h"
 #include "lib/link/reset_queue.h"
 #include "lib/link/scheduled_stream.h"
@@ -31,12 +32,17 @@ class ConnectedWaiter
   ~ConnectedWaiter() = default;
 };
 
-// One worker of the link: its connection, and the calls that wait for the connection. From its first use on the worker
+// One worker of the link: its connections, and the calls that wait for a connection. From its first use on the worker
 // stays connected. It reconnects at once after a loss, and after a failure with the back-off of its Connector. There is
 // one for each target and TLS options of a link, shared by all its callers. Used on the link's thread only.
 //
+// One connection is enough for most workers. Up to WorkerPool::max_connections are made, one after the other, while
+// calls wait because all streams are in use (MAX_CONCURRENT_STREAMS), or because no connection suits their client (see
+// Connection::Suits). An extra connection ends once it has been idle for a minute.
+//
 // Calls wait while a connection is made for the first time, or again after a loss. After a failed attempt, until one
-// succeeds, calls end at once with Unavailable and the reason, instead of late.
+// succeeds, calls end at once with Unavailable and the reason, instead of late. If the worker has another connection,
+// they take any free stream instead.
 class Worker final : private ConnectorEvents {
  public:
   // One worker may have this many calls even if no place is free, because all workers of a link may connect at the same
@@ -62,13 +68,13 @@ class Worker final : private ConnectorEvents {
   // Ends the back-off after a failure. Its address is known to accept connections.
   void ConnectNow() { connector_.ConnectNow(); }
   void Close();  // permanently: all waiting and sent calls end
-  bool connected() const { return connection_ != nullptr; }
+  bool connected() const { return !connections_.empty(); }
   // Calls the waiter once, when the worker is connected. The worker must not be connected yet.
   void AwaitConnected(ConnectedWaiter& waiter) { awaiting_.push_back(waiter); }
-  // Why the last attempt to connect failed; OK if it did not.
-  const absl::Status& failure() const { return connector_.failure(); }
-  // The connection that a call can be sent on now; null if there is none.
-  Connection* Sendable() const;
+  // Why the last attempt to connect failed; OK if it did not, or if the worker is connected.
+  absl::Status failure() const { return connected() ? absl::OkStatus() : connector_.failure(); }
+  // The connection that a call for this client can be sent on now; null if the call must wait.
+  Connection* Sendable(uint64_t client) const;
 
   // Lets the call wait until it can be sent. The worker then resumes it, or ends it if it cannot connect. Ends it at
   // once if CheckRoom returns an error.
@@ -80,11 +86,13 @@ class Worker final : private ConnectorEvents {
   // may follow.
   void OnStreamUnused();
   ResetQueue& resets() { return resets_; }
+  // The number of calls that wait for a stream, though the worker is connected.
+  size_t waiting_for_stream() const { return connected() ? waiting_calls_ : 0; }
 
   // A response of the worker had this value of kTcpReportKey in its trailers.
   void OnTcpReport(std::string_view report);
   // Appends the open connections.
-  void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const;
+  void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const { connections_.AppendTcp(sockets); }
 
  private:
   // ConnectorEvents.
@@ -93,9 +101,13 @@ class Worker final : private ConnectorEvents {
   void OnUp(Connection& connection) override;
   void OnSlots(Connection& connection) override;
   void OnDown(Connection& connection, absl::Status why) override;
+  bool WantsConnection() const override;
 
-  void OnLost();
-  void Leave(Connection& connection);
+  bool MayConnect() const { return !connections_.full() && connector_.failure().ok(); }
+  void Reconnect();
+  void OnResetsLate();
+  void WaitApart(ScheduledStream& call);
+  void JoinWaiting();
   void ResumeWaiting();
   void EndWaiting(const absl::Status& why);
 
@@ -103,12 +115,13 @@ class Worker final : private ConnectorEvents {
   Connector connector_;
   const size_t row_;
 
-  std::unique_ptr<Connection> connection_;            // up; may be null
-  std::vector<std::unique_ptr<Connection>> leaving_;  // after a GOAWAY, until their last stream has ended
-  TimePoint up_since_;
+  ConnectionPool connections_;
+  bool relieves_ = false;  // a connection is wanted so that another can leave
   boost::intrusive::list<ConnectedWaiter, boost::intrusive::constant_time_size<false>> awaiting_;
   WaitingStreams waiting_;  // calls to be sent
-  size_t waiting_calls_ = 0;
+  // Calls that no connection suits, until the Connector has made the next one, or has failed.
+  WaitingStreams waiting_apart_;
+  size_t waiting_calls_ = 0;  // of both
   ResetQueue resets_;
 };
 

@@ -63,6 +63,14 @@ WorkerPool::TcpSlice WorkerPool::TcpSockets(const std::optional<Key>& after, siz
   return slice;
 }
 
+size_t WorkerPool::CountWaitingForStream() const {
+  size_t calls = 0;
+  for (const auto& [key, known] : workers_) {
+    if (const auto worker = known.lock()) calls += worker->waiting_for_stream();
+  }
+  return calls;
+}
+
 void WorkerPool::CloseAll() {
   std::vector<std::shared_ptr<Worker>> workers;
   for (const auto& [key, known] : workers_) {

@@ -39,6 +39,11 @@ class WorkerPool {
   bool uses_tls() const { return uses_tls_; }  // the link has had a worker with TLS
   // Options of future connections.
   Http2Session::Options& session_options() { return session_options_; }
+  // The number of connections that one worker may have; see Worker.
+  size_t max_connections() const { return max_connections_; }
+  void set_max_connections(size_t connections) { max_connections_ = connections; }  // at least 1
+  // The number of calls that wait for a stream of a connected worker.
+  size_t CountWaitingForStream() const;
 
   // The connections of the workers, one slice after the other. A worker that stays is in exactly one slice.
   using Key = std::tuple<std::string, std::string, TlsContext*>;  // target, server name, TLS
@@ -58,6 +63,7 @@ class WorkerPool {
 
   LinkLoop& loop_;
   Http2Session::Options session_options_;
+  size_t max_connections_ = 4;
   std::map<Key, std::weak_ptr<Worker>> workers_;
   size_t sweep_at_ = 0;  // number of entries, some for destroyed workers, at which to remove those
   // Without users. Destroyed at the end of the turn, because their functions may still be on the stack. An action for

@@ -17,6 +17,9 @@ std::unique_ptr<Http2Client> Http2Client::Make(ProxyLoop& proxy, ClientConnectio
   return client;
 }
 
+Http2Client::Http2Client(ProxyLoop& proxy, ClientConnection& connection)
+    : proxy_(proxy), connection_(connection), id_(proxy.link().NewClient()) {}
+
 Http2Client::~Http2Client() = default;
 
 // --- The client's side.

@@ -29,6 +29,7 @@ class Http2Client final : public ClientProtocol, public Flushable, private Sessi
 
   // For the calls.
   ClientConnection& connection() { return connection_; }
+  uint64_t id() const { return id_; }  // for the workers; see ScheduledStream::Options
   void SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream);
   // If `more` is true, the bytes may wait for bytes that follow soon. The next write of the connection includes them.
   void SendData(const ProxiedCall& call, std::string bytes, bool end_stream, bool more);
@@ -55,7 +56,7 @@ class Http2Client final : public ClientProtocol, public Flushable, private Sessi
   void Flush() override;
 
  private:
-  Http2Client(ProxyLoop& proxy, ClientConnection& connection) : proxy_(proxy), connection_(connection) {}
+  Http2Client(ProxyLoop& proxy, ClientConnection& connection);
   // SessionEvents.
   StreamEvents* OnStream(int32_t stream) override;
 
@@ -67,6 +68,7 @@ class Http2Client final : public ClientProtocol, public Flushable, private Sessi
 
   ProxyLoop& proxy_;
   ClientConnection& connection_;
+  const uint64_t id_;
   bool over_ = false;
   bool flush_queued_ = false;
   bool backlog_ = false;                                   // the socket is congested; write nothing until OnDrained

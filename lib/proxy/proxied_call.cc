@@ -201,7 +201,8 @@ void ProxiedCall::Start() {
           response_bytes.value_or(MethodHistory::FirstResponseBytes(proxy_.link().schedule().options().profile)),
       .many_messages = true,
       .may_idle = proxy_.methods().MayIdle(head_.path),
-      .deadline = deadline_};
+      .deadline = deadline_,
+      .client = client_->id()};
   // Submit may already call the stream's event handlers.
   const auto make = [&] {
     auto stream = std::make_unique<ScheduledStream>(proxy_.link(), options, shared_from_this());

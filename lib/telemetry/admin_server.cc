@@ -35,24 +35,28 @@ std::string CollectText(const std::vector<const prometheus::Collectable*>& colle
   return prometheus::TextSerializer().Serialize(families);
 }
 
+HttpReply ToReply(const std::function<absl::Status()>& state) {
+  const absl::Status now = state ? state() : absl::OkStatus();
+  if (now.ok()) return {.body = "ok\n"};
+  return {.status = boost::beast::http::status::service_unavailable, .body = absl::StrCat(now.message(), "\n")};
+}
+
 HttpReply Route(const AdminServer::Options& options, const std::string& path) {
   if (path == "/metrics") {
     return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = CollectText(options.collectables)};
   }
-  if (path == "/healthz") {
-    const absl::Status health = options.health ? options.health() : absl::OkStatus();
-    if (health.ok()) return {.body = "ok\n"};
-    return {.status = boost::beast::http::status::service_unavailable, .body = absl::StrCat(health.message(), "\n")};
-  }
+  if (path == "/livez") return ToReply(options.live);
+  if (path == "/readyz" || path == "/healthz") return ToReply(options.ready);
   if (const auto page = options.pages.find(path); page != options.pages.end()) {
     return {.content_type = page->second.content_type, .body = page->second.body()};
   }
   if (path == "/") {
     return {.content_type = "text/html; charset=utf-8",
-            .body = absl::StrCat("<!doctype html><title>", options.name, "</title><h1>", options.name,
-                                 "</h1><p><a href=\"metrics\">metrics</a> <a href=\"healthz\">healthz</a>\n")};
+            .body = absl::StrCat(
+                "<!doctype html><title>", options.name, "</title><h1>", options.name,
+                "</h1><p><a href=\"metrics\">metrics</a> <a href=\"livez\">livez</a> <a href=\"readyz\">readyz</a>\n")};
   }
-  return {.status = boost::beast::http::status::not_found, .body = "not found; try /metrics or /healthz\n"};
+  return {.status = boost::beast::http::status::not_found, .body = "not found; try /metrics, /livez or /readyz\n"};
 }
 
 const char* RemedyFor(const boost::system::error_code& error) {

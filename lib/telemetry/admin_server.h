@@ -19,9 +19,9 @@ class Collectable;
 
 namespace sluice {
 
-// The HTTP server for operators. It has /metrics in Prometheus' text format, /healthz, / with links to both, and the
-// pages that its owner adds. There is one for each process, on the process's IO thread, so it needs no lock and no
-// thread.
+// The HTTP server for operators. It has /metrics in Prometheus' text format, /livez, /readyz, /healthz, / with links,
+// and the pages that its owner adds. There is one for each process, on the process's IO thread, so it needs no lock and
+// no thread.
 //
 // Slow clients cannot delay it: every connection has time and size limits (see HttpSession). With more than 64
 // connections the oldest is closed.
@@ -38,9 +38,11 @@ class AdminServer {
     std::string name;              // name of the program, for the page at /
     // The metrics of /metrics, in this order. They must outlive the server, and are called on the IO thread.
     std::vector<const prometheus::Collectable*> collectables;
-    // The state at /healthz: 200 if OK, otherwise 503 with the message. Default: always OK. Called on the IO thread.
-    std::function<absl::Status()> health;
-    // Pages by path. A page at / replaces the links; /metrics and /healthz cannot be replaced.
+    // The states at /livez (whether a restart would help) and at /readyz (whether the program can take calls): 200 if
+    // OK, otherwise 503 with the message. /healthz is the same as /readyz. Default: always OK. Called on the IO thread.
+    std::function<absl::Status()> live;
+    std::function<absl::Status()> ready;
+    // Pages by path. A page at / replaces the links; the paths above cannot be replaced.
     std::map<std::string, Page> pages;
     // Time for a client to send a request, and the same time again to read the response.
     absl::Duration request_timeout = absl::Seconds(10);

@@ -74,6 +74,10 @@ class Link {
     // See docs/internals/fan-out.md. Ignored if the policy is unscheduled. Default: 8 times the largest budget, and at
     // least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
+    // Maximum number of connections to one worker, 1 to 16. Further connections are made while calls wait because the
+    // worker allows no more streams on the existing ones (MAX_CONCURRENT_STREAMS), and, in a proxy, for clients with
+    // many calls. An extra connection ends after a minute without a call. With 1, calls wait for a free stream.
+    int64_t worker_connections = 4;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link. ShareLink of sluice/shared_link.h makes it. The
     // budget of the schedule (default: the buffer of the profile) then belongs to the whole link, and does not adapt.
@@ -103,11 +107,11 @@ class Link {
   // back: the bytes in flight drain. Returns FailedPrecondition if the budget is leased.
   absl::Status SetBudget(int64_t budget_bytes);
 
-  // Changes the link during calls: its profile, the queue limit, the budget and its bounds, and
-  // callback_memory_bytes. A smaller budget takes nothing back: the bytes in flight drain. Returns InvalidArgument as
-  // Create does, and if any other option differs (policy, inline_callbacks, callback_threads, threads,
-  // watch_connections, registry, stall_timeout, share); then nothing changes. The functions on_change, on_state
-  // and on_worker_faults stay as they are. Calls of Reconfigure must not overlap.
+  // Changes the link during calls: its profile, the queue limit, the budget and its bounds,
+  // worker_connections, and callback_memory_bytes. A smaller budget takes nothing back: the bytes in flight drain.
+  // Returns InvalidArgument as Create does, and if any other option differs (policy, inline_callbacks,
+  // callback_threads, threads, watch_connections, registry, stall_timeout, share); then nothing changes. The functions
+  // on_change, on_state and on_worker_faults stay as they are. Calls of Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

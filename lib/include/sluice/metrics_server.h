@@ -11,8 +11,8 @@ namespace sluice {
 
 // An HTTP server for the operators of a program that uses this library. It has the metrics of a link, of
 // docs/reference/metrics.md, and of the process at /metrics in Prometheus' text format, the page that shows them live
-// at /, and /healthz. There is one for each link, on a thread of its own. It has no authentication, so open its port to
-// Prometheus alone.
+// at /, /readyz, and /livez, which is 503 if the thread of the link hangs. There is one for each link, on a thread of
+// its own. It has no authentication, so open its port to Prometheus alone.
 //
 // The registry of the link (Link::Options::registry) may have metrics of the application, too.
 class MetricsServer {

@@ -117,6 +117,10 @@ RpcServer::~RpcServer() {
   Drain();
 }
 
+void RpcServer::PostToAccepting(std::function<void()> task) {
+  executor_->Post(std::move(task));
+}
+
 void RpcServer::SetReady(bool ready) {
   absl::MutexLock lock(&mutex_);
   if (!draining_) health_.SetReady(ready);

@@ -63,6 +63,8 @@ class RpcServer {
   // The given addresses, with the real port instead of port 0.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
+  // Runs the task on the thread that accepts connections, unless a drain ends that thread before. Thread-safe.
+  void PostToAccepting(std::function<void()> task);
   // Sets the health until the drain. Thread-safe.
   void SetReady(bool ready);
 

@@ -99,6 +99,18 @@ absl::StatusOr<std::vector<std::string>> StripeStore::Files(uint32_t worker) con
   return names;
 }
 
+absl::Status StripeStore::CheckReadable() const {
+  struct stat root {};
+  if (fstat(root_.get(), &root) != 0) return ErrnoStatus(errno, "cannot look at the folder");
+  if (root.st_nlink == 0) return absl::NotFoundError("the folder was removed");
+  const absl::StatusOr<std::vector<uint32_t>> workers = Workers();
+  if (!workers.ok()) return workers.status();
+  for (const uint32_t worker : *workers) {
+    if (const auto folder = OpenWorker(worker); !folder.ok()) return folder.status();
+  }
+  return absl::OkStatus();
+}
+
 std::string StripeStore::FolderName(uint32_t worker) const {
   return WorkerFolderName(worker);
 }

@@ -30,6 +30,9 @@ class StripeStore final : public StripeSource {
   absl::StatusOr<std::vector<uint32_t>> Workers() const override;
   absl::StatusOr<std::vector<std::string>> Files(uint32_t worker) const override;
   std::string FolderName(uint32_t worker) const override;
+  // Returns the error of the first folder that cannot be opened: the root, which may also have
+  // been removed, or the folder of a worker.
+  absl::Status CheckReadable() const;
 
   // Reads bytes [offset, offset + length) of a stripe. Returns InvalidArgument for a bad name, and for a length of 0 or
   // above kMaxReadBytes. Returns NotFound if the worker, file or replica does not exist or is not a regular file.

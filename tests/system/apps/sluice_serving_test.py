@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.error
 
 sys.dont_write_bytecode = True
 from serving import PATIENCE, SRU_BYTES, WORKERS, ServingTest, fetch, main, metric, program, run, wait_until  # noqa: E402
@@ -368,6 +370,19 @@ class AggregatorTest(ServingTest):
         links = fetch(workers, "/").text
         self.assertIn('<a href="metrics">', links)
         self.assertNotIn("<script", links)
+
+    def test_a_worker_without_its_data_is_alive_and_not_ready(self):
+        workers = self.start_workers("--admin", "127.0.0.1:0")
+        aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0")
+        for server in (workers, aggregator):
+            for path in ("/livez", "/readyz", "/healthz"):
+                self.assertEqual(fetch(server, path).text, "ok\n")
+        shutil.rmtree(self.path("stripes"))
+        with self.assertRaises(urllib.error.HTTPError) as unready:
+            fetch(workers, "/readyz")
+        with unready.exception as answer:
+            self.assertEqual((answer.code, answer.read()), (503, b"data: the folder was removed\n"))
+        self.assertEqual(fetch(workers, "/livez").text, "ok\n")
 
     def test_tells_of_each_of_its_workers(self):
         workers = self.start_workers()

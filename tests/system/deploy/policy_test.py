@@ -59,7 +59,7 @@ BREACHES = {
     ],
     "servers_are_probed": [
         lambda documents: containers(worker(documents))[0].pop("livenessProbe"),
-        lambda documents: containers(worker(documents))[0]["readinessProbe"]["grpc"].update(port=7001),
+        lambda documents: containers(worker(documents))[0]["readinessProbe"]["httpGet"].update(port=7001),
     ],
     "images_are_pinned": [
         lambda documents: containers(worker(documents))[0].update(image="registry:5000/sluice"),
@@ -174,7 +174,7 @@ PROXY_BREACHES = {
             {"pod-security.kubernetes.io/enforce": "restricted"}),
     ],
     "servers_are_probed": [
-        lambda documents: containers(daemon(documents))[0]["livenessProbe"]["tcpSocket"].update(port="http"),
+        lambda documents: containers(daemon(documents))[0]["livenessProbe"]["httpGet"].update(port="http"),
         lambda documents: containers(daemon(documents))[0].pop("startupProbe"),
     ],
     "configs_reach_running_proxies": [

@@ -56,7 +56,7 @@ class SchemaTest(unittest.TestCase):
     def test_mistakes_are_found(self):
         mistakes = (
             ("a field that is not known", lambda spec, container: container.update(readinessProb={"grpc": {"port": 1}})),
-            ("one further down", lambda spec, container: container["livenessProbe"]["grpc"].update(ports=1)),
+            ("one further down", lambda spec, container: container["livenessProbe"]["httpGet"].update(ports=1)),
             ("a wrong type", lambda spec, container: spec.update(replicas="2")),
             ("what is required", lambda spec, container: container.pop("name")),
             ("a list that is none", lambda spec, container: container.update(args="--help")),

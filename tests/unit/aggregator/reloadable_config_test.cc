@@ -36,7 +36,7 @@ TEST(CheckReloadableTest, WhatDescribesTheLinkTheWorkersAndReadsMayChange) {
   for (const char* json :
        {"{}", R"({"workers": ["a:1", "b:1"]})", R"({"link": {"capacity": "10gbit", "buffer": "1mb"}})",
         R"({"schedule": {"budget": "1mb", "budget_floor": "1kb", "budget_limit": "2mb", "queue_limit": 7}})",
-        R"({"schedule": {"queue_timeout": "1s"}})",
+        R"({"schedule": {"queue_timeout": "1s", "worker_connections": 2}})",
         R"({"sru_timeout": "1s", "block_timeout": "2s", "connect_timeout": "3s", "attempts": 4})",
         R"({"segment_bytes": "1mb", "log_level": "debug"})"}) {
     EXPECT_TRUE(CheckReloadable(Config(), Config(json)).ok()) << json;

@@ -52,6 +52,13 @@ TEST(LinkOptionsTest, AClassThatIsOutOfBoundsIsNamedWithItsBound) {
   }
 }
 
+TEST(LinkOptionsTest, AWorkerHasAFewConnections) {
+  EXPECT_EQ(ParseLink("{}")->worker_connections, 4);
+  EXPECT_EQ(ParseLink(R"({"worker_connections": 1})")->worker_connections, 1);
+  const absl::Status refused = ParseLink(R"({"worker_connections": 4294967297})").status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("worker_connections: 4294967297 is outside of 1 to 16"));
+}
+
 TEST(LinkOptionsTest, AFlagReplacesTheClassesOfTheFile) {
   v1::ScheduleConfig schedule;
   schedule.add_classes()->set_name("old");

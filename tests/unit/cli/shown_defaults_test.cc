@@ -61,6 +61,7 @@ TEST(ShownDefaultsTest, AreThoseOfTheAggregator) {
   EXPECT_EQ(shown->link.schedule.profile, expected->link.schedule.profile);
   EXPECT_EQ(shown->link.schedule.policy, expected->link.schedule.policy);
   EXPECT_EQ(shown->link.schedule.queue_limit, expected->link.schedule.queue_limit);
+  EXPECT_EQ(shown->link.worker_connections, expected->link.worker_connections);
   EXPECT_EQ(shown->reader.sru_timeout, expected->reader.sru_timeout);
   EXPECT_EQ(shown->reader.block_timeout, expected->reader.block_timeout);
   EXPECT_EQ(shown->reader.connect_timeout, expected->reader.connect_timeout);

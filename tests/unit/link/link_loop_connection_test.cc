@@ -145,13 +145,14 @@ TEST_F(LinkLoopConnectionTest, AWorkerMayGoInTheTurnInWhichItHasSomethingToWrite
   TestHttp2Server server([](auto& call) { call.Answer("x"); });
   EXPECT_TRUE(AwaitEnd(AskOne(server.address())).status.ok());
   executor_.Await([&] {
-    WorkerOf(server.address())->Sendable()->FlushLater();
+    WorkerOf(server.address())->Sendable(0)->FlushLater();
     workers_.clear();
   });
   EXPECT_TRUE(AwaitIdle());
 }
 
 TEST_F(LinkLoopConnectionTest, ALinkMayEndWhileCallsAreOutAndWait) {
+  SetMaxConnections(1);
   TestHttp2Server server([](auto&) {}, {.max_concurrent_streams = 2});
   Connect(server.address());
   const std::vector<size_t> tags = Ask(std::vector<std::string>(4, server.address()));

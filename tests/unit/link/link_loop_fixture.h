@@ -101,6 +101,9 @@ class LinkLoopTest : public ::testing::Test {
   void StartLink(ScheduleOptions options = {}) {
     executor_.Await([&] { loop_ = std::make_unique<LinkLoop>(executor_, options, metrics_); });
   }
+  void SetMaxConnections(size_t connections) {
+    executor_.Await([&] { loop_->workers().set_max_connections(connections); });
+  }
   // Every response of unknown size waits for a grant: see FanOutTest::FixedBudget.
   static ScheduleOptions Grants() {
     LinkProfile profile;

@@ -219,6 +219,7 @@ TEST_F(LinkLoopTest, ALinkWhoseWorkersSpeakTlsAllowsForItsRecords) {
 
 TEST_F(LinkLoopTest, CallsBeyondTheStreamsOfAConnectionWaitAndHoldUpNobody) {
   StartLink();
+  SetMaxConnections(1);
   TestHttp2Server narrow([](auto&) {}, {.max_concurrent_streams = 1});
   TestHttp2Server wide([](auto& call) { call.Answer("wide"); });
   Connect(narrow.address());
@@ -242,6 +243,7 @@ TEST_F(LinkLoopTest, CallsBeyondTheStreamsOfAConnectionWaitAndHoldUpNobody) {
 
 TEST_F(LinkLoopTest, WhatWaitsForAStreamEndsAtItsDeadlineAndWhenItIsCancelled) {
   StartLink();
+  SetMaxConnections(1);
   TestHttp2Server server([](auto&) {}, {.max_concurrent_streams = 1});
   Connect(server.address());
   const size_t first = AskOne(server.address());

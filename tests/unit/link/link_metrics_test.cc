@@ -128,6 +128,7 @@ TEST_F(LinkMetricsTest, ObservesSecondsAndSetsARetransmissionTimeoutApart) {
 TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   EXPECT_THAT(metrics_.Collect(), IsEmpty());
   LinkGauges now{.queued_calls = 1,
+                 .stream_waiting_calls = 7,
                  .queued_blocks = 2,
                  .in_flight_bytes = 3,
                  .in_flight_calls = 4,
@@ -144,9 +145,10 @@ TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   metrics_.SetGaugeSource([&now] { return now; });
   EXPECT_THAT(Text(),
               AllOf(HasSubstr("\nsluice_queued_calls 1\n"), HasSubstr("\nsluice_queued_blocks 2\n"),
-                    HasSubstr("\nsluice_in_flight_bytes 3\n"), HasSubstr("\nsluice_in_flight_calls 4\n"),
-                    HasSubstr("\nsluice_budget_bytes 5\n"), HasSubstr("\nsluice_plan_batch_workers 6\n"),
-                    HasSubstr("\nsluice_plan_wnd_max_packets 7\n"), HasSubstr("\nsluice_plan_slot_seconds 0.008\n"),
+                    HasSubstr("\nsluice_stream_waiting_calls 7\n"), HasSubstr("\nsluice_in_flight_bytes 3\n"),
+                    HasSubstr("\nsluice_in_flight_calls 4\n"), HasSubstr("\nsluice_budget_bytes 5\n"),
+                    HasSubstr("\nsluice_plan_batch_workers 6\n"), HasSubstr("\nsluice_plan_wnd_max_packets 7\n"),
+                    HasSubstr("\nsluice_plan_slot_seconds 0.008\n"),
                     HasSubstr("\nsluice_link_capacity_bytes_per_second 12500000\n"),
                     HasSubstr("\nsluice_plan_goodput_bytes_per_second 11500000\n"),
                     HasSubstr("\nsluice_budget_floor_bytes 9\n"), HasSubstr("\nsluice_budget_limit_bytes 10\n"),

@@ -56,7 +56,7 @@ TEST_F(MetricsServerTest, ServesTheStatusPageAndItsData) {
   Start();
   EXPECT_THAT(Get("/"), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("text/html")));
   EXPECT_THAT(Get("/workers.json"), HasSubstr("\"total\""));
-  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200"));
+  for (const char* path : {"/healthz", "/livez", "/livez"}) EXPECT_THAT(Get(path), StartsWith("HTTP/1.1 200")) << path;
 }
 
 // As in docs/guides/adopt.md: prometheus::Exposer takes weak pointers that are not const.

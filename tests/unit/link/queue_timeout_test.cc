@@ -63,6 +63,7 @@ TEST_F(QueueTimeoutTest, ACallThatWaitsForTheLinkEnds) {
 
 TEST_F(QueueTimeoutTest, ACallThatWaitsForItsWorkerIsUnavailable) {
   Start();
+  loop_->workers().set_max_connections(1);
   VirtualWorker& hung = Serve("hung:1", nullptr, {.max_concurrent_streams = 1});
   Connect(hung.address());
   const size_t sent = Ask(hung.address());

@@ -49,7 +49,10 @@ TEST_F(ScheduledStreamHeadersTest, SmallHeadersAndTrailersOfAMessageDoNot) {
 
 class ScheduledStreamResetTest : public testing::VirtualLinkTest {
  protected:
-  void SetUp() override { StartLink(); }
+  void SetUp() override {
+    StartLink();
+    loop_->workers().set_max_connections(1);  // otherwise a connection that only has such calls ends
+  }
   // Responds as a balancer without a backend, with a page that has not ended.
   static void SendPage(VirtualWorker::Call& call) {
     call.SendHeaders({{":status", "503"}, {"content-type", "text/html"}}, /*end_stream=*/false);

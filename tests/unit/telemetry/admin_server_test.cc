@@ -28,9 +28,11 @@ class AdminServerTest : public ::testing::Test {
   AdminServerTest() { metrics_.AddSentBytes(42); }
 
   AdminServer::Options Options() {
-    return {.listen = "127.0.0.1:0", .name = "sluice-test", .collectables = {&registry_}, .health = [this] {
-              return health_;
-            }};
+    return {.listen = "127.0.0.1:0",
+            .name = "sluice-test",
+            .collectables = {&registry_},
+            .live = [this] { return live_; },
+            .ready = [this] { return ready_; }};
   }
 
   void Start(AdminServer::Options options) {
@@ -49,7 +51,8 @@ class AdminServerTest : public ::testing::Test {
 
   prometheus::Registry registry_;
   WorkerMetrics metrics_{registry_};
-  absl::Status health_;
+  absl::Status live_;
+  absl::Status ready_;
   IoThread io_thread_;
   std::unique_ptr<AdminServer> server_;
 };
@@ -105,12 +108,19 @@ TEST_F(AdminServerTest, ServesMetricsAsPrometheusText) {
   EXPECT_THAT(Get("/metrics?name=x"), HasSubstr("\nsluice_worker_sent_bytes_total 42\n"));
 }
 
-TEST_F(AdminServerTest, ServesHealth) {
+TEST_F(AdminServerTest, ServesWhetherItIsReadyAndWhetherItIsAlive) {
   Start();
-  EXPECT_THAT(Get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), EndsWith("\r\n\r\nok\n")));
-  health_ = absl::UnavailableError("draining");
-  EXPECT_THAT(Get("/healthz"),
-              AllOf(StartsWith("HTTP/1.1 503 Service Unavailable\r\n"), EndsWith("\r\n\r\ndraining\n")));
+  for (const char* path : {"/healthz", "/readyz", "/livez"}) {
+    EXPECT_THAT(Get(path), AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), EndsWith("\r\n\r\nok\n"))) << path;
+  }
+  ready_ = absl::UnavailableError("draining");
+  for (const char* path : {"/healthz", "/readyz"}) {
+    EXPECT_THAT(Get(path), AllOf(StartsWith("HTTP/1.1 503 Service Unavailable\r\n"), EndsWith("\r\n\r\ndraining\n")))
+        << path;
+  }
+  EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200 OK\r\n")) << "a restart would not help";
+  live_ = absl::UnavailableError("it hangs");
+  EXPECT_THAT(Get("/livez"), AllOf(StartsWith("HTTP/1.1 503 Service Unavailable\r\n"), EndsWith("\r\n\r\nit hangs\n")));
 }
 
 TEST_F(AdminServerTest, HasAnIndex) {
@@ -275,7 +285,7 @@ TEST_F(AdminServerTest, CallsNothingOfItsOptionsAfterItIsGone) {
   for (int i = 0; i < 50; ++i) {
     auto health = std::make_unique<absl::Status>();
     AdminServer::Options options = Options();
-    options.health = [&status = *health] { return status; };
+    options.ready = [&status = *health] { return status; };
     Start(options);
     HttpClient client(server_->address());
     client.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");

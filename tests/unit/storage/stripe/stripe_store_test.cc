@@ -57,6 +57,15 @@ TEST_F(StripeStoreTest, ListsWorkersAndFiles) {
   EXPECT_EQ(store_.Files(7).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(StripeStoreTest, IsReadableWhileItsFoldersCanBeOpened) {
+  EXPECT_TRUE(store_.CheckReadable().ok()) << store_.CheckReadable();
+  std::filesystem::create_symlink(Path("worker-0000"), Path("worker-0007"));  // which it does not follow
+  ExpectRefused(store_.CheckReadable(), absl::StatusCode::kNotFound, "no worker 7 here");
+  std::filesystem::remove_all(folder_.path());
+  ExpectRefused(store_.CheckReadable(), absl::StatusCode::kNotFound, "the folder was removed");
+  std::filesystem::create_directory(folder_.path());  // for the end of the test
+}
+
 TEST_F(StripeStoreTest, ReadsWhatBelongsToAWorker) {
   ASSERT_TRUE(store_.Read(1, "data", 0, 10, 10, &out_).ok());
   EXPECT_EQ(out_, source_.substr(40, 10));  // SRU 4

@@ -102,16 +102,13 @@ void ClientConnection::OnConnectRequest() {
 
 void ClientConnection::AnswerConnect(const absl::Status& reached) {
   if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
-  if (absl::IsPermissionDenied(reached) && origin_.local && proxy_.options().pass_tunnels) {
-    return StartTunnel(TakeEarly(), PassedTunnel::Kind::kOther);
-  }
-  if (!reached.ok()) return RefuseConnect(reached, TakeEarly());
-  OpenTunnel();
-}
-
-std::string ClientConnection::TakeEarly() {
+  if (reached.ok()) return OpenTunnel();
   socket_->SetReading(true);
-  return std::exchange(early_, {});
+  std::string early = std::exchange(early_, {});
+  if (absl::IsPermissionDenied(reached) && origin_.local && proxy_.options().pass_tunnels) {
+    return StartTunnel(early, PassedTunnel::Kind::kOther);
+  }
+  RefuseConnect(reached, std::move(early));
 }
 
 void ClientConnection::TellTunnelIsOpen() {
@@ -123,7 +120,8 @@ void ClientConnection::OpenTunnel() {
   phase_ = Phase::kInTunnel;
   opening_ = ClientOpening(/*in_tunnel=*/true);
   WatchOpening();
-  const std::string early = TakeEarly();
+  socket_->SetReading(true);
+  const std::string early = std::exchange(early_, {});
   if (!early.empty()) Open(early);
 }
 

@@ -113,7 +113,6 @@ class ClientConnection final : public IdleHook,
   void Open(absl::string_view bytes);
   void OnConnectRequest();
   void AnswerConnect(const absl::Status& reached);
-  std::string TakeEarly();
   void OpenTunnel();
   void StartHttp2(const std::string& bytes);
   void StartTunnel(const std::string& bytes, PassedTunnel::Kind kind);

@@ -40,8 +40,8 @@ absl::Status CheckWindow(const CallRequest& call, SchedulePolicy policy) {
                                                    " has no turns for byte tunnels; grants and rolling have"));
   }
   if (call.window_bytes >= 1 && call.window_bytes <= call.response_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("window_bytes: ", call.window_bytes,
-                                                 " is outside of 1 to response_bytes: ", call.response_bytes));
+  return absl::InvalidArgumentError(
+      absl::StrCat("window_bytes: ", call.window_bytes, " is outside of 1 to response_bytes: ", call.response_bytes));
 }
 
 absl::Status CheckDeadline(TimePoint now, TimePoint deadline) {

@@ -53,8 +53,8 @@ namespace sluice {
 // In rolling and batches the same rules grant the bytes of a response that did not come with its request. See
 // docs/internals/scheduling.md.
 //
-// A byte tunnel asks for turns (CallRequest::window_bytes), in grants and rolling. A turn waits like a ready response of
-// response_bytes, without kSend. Its only kGrant is the window. From then until OnFinished the window is charged:
+// A byte tunnel asks for turns (CallRequest::window_bytes), in grants and rolling. A turn waits like a ready response
+// of response_bytes, without kSend. Its only kGrant is the window. From then until OnFinished the window is charged:
 // OnReceived reports bytes that were read, and reading them opens the window again.
 class LinkSchedule {
  public:

@@ -1,9 +1,9 @@
 #include "lib/tcp/tcp_connection.h"
 
 #include <algorithm>
-#include <limits>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

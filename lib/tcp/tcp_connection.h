@@ -23,8 +23,8 @@ int ReceiveBufferFor(int window_bytes);
 void SetReceiveWindow(int fd, int window_bytes);
 
 // Whether the kernel acknowledges received packets at once although nobody reads them. Otherwise it delays the
-// acknowledgement of a window that is full, and the peer sends its last packet again (a loss probe). Set it while nothing
-// is read only: the socket then counts as readable once its window is nearly full.
+// acknowledgement of a window that is full, and the peer sends its last packet again (a loss probe). Set it while
+// nothing is read only: the socket then counts as readable once its window is nearly full.
 void AcknowledgeUnread(int fd, bool at_once);
 
 // Describes a connected socket; nothing if it is not TCP or is gone.

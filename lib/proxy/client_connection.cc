@@ -96,8 +96,12 @@ void ClientConnection::OnConnectRequest() {
   early_ = opening_.TakeRest();
   phase_ = Phase::kConnecting;
   WatchOpening();
-  dial_ = std::make_unique<TargetDial>(proxy_, policy(), connect_target_,
-                                       [this](const absl::Status& reached) { AnswerConnect(reached); });
+  dial_ = std::make_unique<TargetDial>(
+      proxy_, policy(), connect_target_, [this](const absl::Status& reached) { AnswerConnect(reached); },
+      [this] {
+        if (phase_ != Phase::kInTunnel) return;
+        StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
+      });
 }
 
 void ClientConnection::AnswerConnect(const absl::Status& reached) {
@@ -180,7 +184,8 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   }
   phase_ = Phase::kOpen;
   SetIdle(false);
-  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, dial_->TakeTunnel(), bytes);
+  std::unique_ptr<Tunnel> dialled = dial_->TakeTunnel();
+  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(dialled), dial_->TakeSpoken(), bytes);
 }
 
 void ClientConnection::Refuse(std::string response) {

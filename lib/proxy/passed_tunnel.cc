@@ -37,7 +37,7 @@ int PassedTunnel::ReceiveBufferBytes(ProxyLoop& proxy, Kind kind) {
 }
 
 PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
-                           const std::string& bytes)
+                           const std::string& spoken, const std::string& bytes)
     : proxy_(proxy), connection_(connection), kind_(kind), tunnel_(std::move(dialled)) {
   Tunnel::Owner owner{.on_open = [this] { OnTunnelOpen(); },
                       .on_bytes = [this](absl::string_view received) { OnTunnelBytes(received); },
@@ -55,7 +55,8 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
     tunnel_->SetOwner(std::move(owner));
     tunnel_->SetReading(true);
     OnTunnelOpen();
-    if (const std::string received = tunnel_->TakeReceived(); !received.empty()) OnTunnelBytes(received);
+    const std::string received = spoken + tunnel_->TakeReceived();
+    if (!received.empty()) OnTunnelBytes(received);
   }
   if (!bytes.empty()) Forward(bytes);
 }

@@ -3,8 +3,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "lib/proxy/target.h"
 #include "lib/proxy/tunnel.h"
 
@@ -28,9 +30,11 @@ class TargetDial final : private TargetWaiter {
   // OK: the target is reached. NotFound: its name cannot be looked up. Unavailable or DeadlineExceeded: no address
   // accepts a connection. Otherwise an error of TargetTable::Find or Target::Check.
   using OnDone = std::function<void(const absl::Status& reached)>;
-  // Calls `on_done` once, at the end of a turn. It must not destroy the dial. `proxy` must live until Stop.
+  // Calls `on_done` once, at the end of a turn, and then `on_spoken`, if the worker speaks first: a database that
+  // greets, and not a server of HTTP/2 that sends its SETTINGS. Neither may destroy the dial. `proxy` must live until
+  // Stop.
   TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy, const std::string& target,
-             OnDone on_done);
+             OnDone on_done, std::function<void()> on_spoken);
   ~TargetDial() override;
   TargetDial(const TargetDial&) = delete;
   TargetDial& operator=(const TargetDial&) = delete;
@@ -38,16 +42,20 @@ class TargetDial final : private TargetWaiter {
   void Stop();  // frees all but the target, and uses the proxy no more
   // The dialled connection, which is open and not read. Null if a worker was connected, or if it has ended.
   std::unique_ptr<Tunnel> TakeTunnel() { return std::move(tunnel_); }
+  std::string TakeSpoken() { return std::exchange(spoken_, {}); }  // bytes of the worker that were read
 
  private:
   void OnTargetStep() override;
   void Dial();
   void OnOpen();
+  void OnBytes(absl::string_view bytes);
   void OnOver(const absl::Status& why, bool opened);
   void End(const absl::Status& reached);
 
   ProxyLoop& proxy_;
   const OnDone on_done_;
+  const std::function<void()> on_spoken_;
+  std::string spoken_;  // the first bytes of the worker
   std::shared_ptr<Target> target_;
   std::unique_ptr<Tunnel> tunnel_;
   const std::shared_ptr<const void> alive_ = std::make_shared<char>();  // expires with the dial

@@ -21,8 +21,7 @@ namespace sluice::testing {
 namespace {
 
 using std::chrono_literals::operator""ms;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
+using ::testing::EndsWith;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
@@ -200,9 +199,9 @@ TEST_F(ScheduledTunnelTest, WhatAWorkerSendsByItselfTakesATurn) {
     SendAll(fd, std::string(2000, 'x') + "!");
     ReceiveAll(fd);
   });
-  TestSocket client = Dial(worker.address().text);
-  client.Send("\x16");  // without it the protocol is not known
-  EXPECT_THAT(client.ReceiveUntil("!"), SizeIs(2001));
+  TestSocket client = ConnectTo(listener_->address());  // which waits for the greeting
+  client.Send(absl::StrCat("CONNECT ", worker.address().text, " HTTP/1.1\r\n\r\n"));
+  EXPECT_THAT(client.ReceiveUntil("!"), EndsWith("\r\n\r\n" + std::string(2000, 'x') + "!"));
   EXPECT_TRUE(AwaitTurns(1));
   PutForward(200ms);
   EXPECT_TRUE(AwaitTurns(0));

@@ -76,12 +76,12 @@ class Worker {
     if (!workers.ok()) return workers.status();
     std::vector<std::string> addresses = server.addresses();
     const std::string admin = server.admin_address();
+    Warn(*workers, addresses);
     Log(LogLevel::kInfo, "serving",
         {{"listen", absl::StrJoin(addresses, ",")},
          {"admin", admin},
          {"data", options_.data},
          {"workers", workers->size()}});
-    Warn(*workers, addresses);
     if (!admin.empty()) addresses.push_back(admin);
     return WriteReadyFile(ready_file_, addresses);
   }

@@ -57,7 +57,7 @@ void TunnelTurns::OnSurprise(TimePoint now, bool awaited) {
   ++surprises_;
   if (awaited) return;
   if (ignored_) believes_ = false;
-  if (now - last_ < kMostThinking) pause_ = std::min<nanoseconds>(2 * (now - last_), kMostThinking);
+  if (now - last_ < kMostPause) pause_ = std::min<nanoseconds>(2 * (now - last_), kMostPause);
 }
 
 TunnelTurns::Step TunnelTurns::OnGranted(TimePoint now) {
@@ -85,7 +85,7 @@ TunnelTurns::Step TunnelTurns::OnClientStuck(bool stuck) {
 TunnelTurns::Step TunnelTurns::OnTimer(TimePoint now, nanoseconds silence) {
   if (now < Due(silence)) return Step::kNothing;
   given_up_ = !answered_;
-  pause_ = std::chrono::duration_cast<nanoseconds>(pause_ * kForget);
+  pause_ /= 2;  // as long as no surprise follows
   phase_ = Phase::kQuiet;
   response_bytes_ = 0;
   return Step::kEnd;

@@ -24,6 +24,9 @@ class TunnelTurns {
  public:
   // A worker that has sent nothing for this long after a request holds no window for others any longer.
   static constexpr std::chrono::milliseconds kMostThinking{200};
+  // A response that pauses for longer surprises each time. In a TLS handshake both sides compute for as long, and a
+  // tunnel that waited so long after each response would keep its window from others.
+  static constexpr std::chrono::milliseconds kMostPause{20};
   // Pieces of a quiet tunnel that are not larger are ordinary small packets, such as acknowledgements are.
   static constexpr int64_t kSmallPieceBytes = 128;
 

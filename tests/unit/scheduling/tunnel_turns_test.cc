@@ -117,7 +117,7 @@ TEST_F(TunnelTurnsTest, AfterAResponseThatPausedForLongerTheNextMayToo) {
   EXPECT_EQ(turns_.OnResponse(now, {.bytes = kWindow}, kPart), Step::kAsk);
   turns_.OnGranted(now);
   EXPECT_EQ(turns_.Due(kSilence), now + 2 * pause);
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 3; ++i) {
     EndBySilence();
     BeginResponse(now += 1000ms);
   }
@@ -133,6 +133,14 @@ TEST_F(TunnelTurnsTest, AResponseThatSeemsToHaveEndedWaitsForLess) {
   turns_.OnGranted(At(5ms));
   turns_.OnResponse(At(6ms), {.bytes = 1000, .ends = true}, kPart);
   EXPECT_EQ(turns_.Due(kSilence), At(6ms) + 2 * 2ms);
+}
+
+TEST_F(TunnelTurnsTest, ALongPauseIsNotWaitedFor) {
+  BeginResponse(At(0ms));
+  const TimePoint now = EndBySilence() + TunnelTurns::kMostPause;
+  EXPECT_EQ(turns_.OnResponse(now, {.bytes = kWindow}, kPart), Step::kAsk);
+  turns_.OnGranted(now);
+  EXPECT_EQ(turns_.Due(kSilence), now + kSilence);
 }
 
 TEST_F(TunnelTurnsTest, SmallPiecesOfAQuietTunnelTakeNoTurn) {

@@ -48,6 +48,13 @@ std::string SocksReplyWith(char code) {
   return {kSocks5, code, 0, kSocksIpv4, 0, 0, 0, 0, 0, 0};
 }
 
+// A host name, which becomes a part of "host:port".
+bool IsHostName(absl::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
+  });
+}
+
 uint8_t ByteOf(absl::string_view bytes, size_t place) {
   return static_cast<uint8_t>(bytes[place]);
 }
@@ -150,6 +157,9 @@ void ClientOpening::ReadSocksRequest() {
   if (request.size() < begin + bytes + 2) return;
   const absl::string_view address = request.substr(begin, bytes);
   const int port = ByteOf(request, begin + bytes) << 8 | ByteOf(request, begin + bytes + 1);
+  if (type == kSocksName && !IsHostName(address)) {
+    return RefuseSocks(SocksReplyWith(kSocksAddressUnknown), "SOCKS5 with a name that is no host name");
+  }
   if (type == kSocksName) {
     target_ = absl::StrCat(address, ":", port);
   } else if (type == kSocksIpv4) {
@@ -168,6 +178,7 @@ void ClientOpening::ReadSocksRequest() {
 
 void ClientOpening::RefuseSocks(absl::string_view refusal, absl::string_view why) {
   kind_ = Kind::kOther;
+  head_bytes_ = 0;
   why_ = std::string(why);
   refusal_ = std::string(refusal);
 }

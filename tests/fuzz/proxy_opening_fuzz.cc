@@ -45,7 +45,8 @@ Opened Open(absl::string_view bytes, size_t piece_bytes) {
     FUZZ_CHECK(opened.target.find_first_of("\r\n ") == std::string::npos);
   }
   FUZZ_CHECK(opened.kind == Kind::kOther || opened.refusal.empty());
-  FUZZ_CHECK(opened.refusal.empty() || absl::StartsWith(opened.refusal, "HTTP/1.1 "));
+  FUZZ_CHECK(opened.refusal.empty() || absl::StartsWith(opened.refusal, "HTTP/1.1 ") ||
+             absl::StartsWith(opened.refusal, "\x05"));
   return opened;
 }
 

@@ -90,6 +90,14 @@ TEST(ClientOpeningTest, OtherRequestsOfSocks5AreRefused) {
   EXPECT_EQ(Open(absl::StrCat(kSocksGreeting, bind)).refusal.substr(0, 2), "\x05\x07");
   const std::string unknown("\x05\x01\x00\x02\x0a\x00\x00\x07\x00\x50", 10);
   EXPECT_EQ(Open(absl::StrCat(kSocksGreeting, unknown)).refusal.substr(0, 2), "\x05\x08");
+  const std::string no_name(
+      "\x05\x01\x00\x03\x03"
+      "a b"
+      "\x1b\x58",
+      10);
+  const Opened refused = Open(absl::StrCat(kSocksGreeting, no_name));
+  EXPECT_EQ(refused.refusal.substr(0, 2), "\x05\x08");
+  EXPECT_EQ(refused.rest, absl::StrCat(kSocksGreeting, no_name)) << "all bytes";
 }
 
 TEST(ClientOpeningTest, InATunnelSocks5IsBytesLikeOthers) {

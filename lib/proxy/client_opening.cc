@@ -130,20 +130,20 @@ void ClientOpening::ReadHttp1() {
 
 // A greeting has the number of methods and the methods. The request may follow at once.
 void ClientOpening::ReadSocks() {
-  if (head_bytes_ == 0) {
+  if (greeting_bytes_ == 0) {
     if (bytes_.size() < 2 || bytes_.size() < 2U + ByteOf(bytes_, 1)) return;
     const absl::string_view methods = absl::string_view(bytes_).substr(2, ByteOf(bytes_, 1));
     if (methods.find(kSocksWithoutAuthentication) == absl::string_view::npos) {
       return RefuseSocks(std::string{kSocks5, kSocksNoMethod}, "the client of SOCKS5 insists on authentication");
     }
-    head_bytes_ = 2 + methods.size();
+    greeting_bytes_ = 2 + methods.size();
     reply_ = {kSocks5, kSocksWithoutAuthentication};
   }
   ReadSocksRequest();
 }
 
 void ClientOpening::ReadSocksRequest() {
-  const absl::string_view request = absl::string_view(bytes_).substr(head_bytes_);
+  const absl::string_view request = absl::string_view(bytes_).substr(greeting_bytes_);
   if (request.size() < kSocksHeadBytes + 1) return;
   if (request[0] != kSocks5 || request[1] != kSocksConnect) {
     return RefuseSocks(SocksReplyWith(kSocksCommandUnknown), "the only command of SOCKS5 here is CONNECT");
@@ -173,12 +173,11 @@ void ClientOpening::ReadSocksRequest() {
   }
   kind_ = Kind::kConnect;
   socks_ = true;
-  head_bytes_ += begin + bytes + 2;
+  head_bytes_ = greeting_bytes_ + begin + bytes + 2;
 }
 
 void ClientOpening::RefuseSocks(absl::string_view refusal, absl::string_view why) {
   kind_ = Kind::kOther;
-  head_bytes_ = 0;
   why_ = std::string(why);
   refusal_ = std::string(refusal);
 }

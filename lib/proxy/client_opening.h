@@ -60,7 +60,8 @@ class ClientOpening {
   bool socks_ = false;
   std::string reply_;
   std::string bytes_;
-  size_t head_bytes_ = 0;  // size of the head of a CONNECT request, at the beginning of bytes_
+  size_t head_bytes_ = 0;      // size of the head of a CONNECT request, at the beginning of bytes_; of SOCKS5, likewise
+  size_t greeting_bytes_ = 0;  // of SOCKS5, at the beginning of bytes_; 0: it has not come whole
   std::string target_;
   std::string refusal_;
   std::string why_;

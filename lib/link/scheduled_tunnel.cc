@@ -27,6 +27,16 @@ constexpr int64_t kTurnsOfBudget = 3;
 constexpr int64_t kMostFirstWindowBytes = 32 << 10;
 constexpr int64_t kMostWindowBytes = 4 << 20;
 
+int64_t LeastPackets(int64_t plan_bytes, int64_t packet_bytes) {
+  const int64_t packets = std::min(plan_bytes / kTunnelsAtATime, kMostFirstWindowBytes) / packet_bytes;
+  return std::max(packets, kLeastWindowPackets);
+}
+
+// A sender that has seen a window of many packets waits for its probe timer in front of a window below one.
+int64_t LeastWindowAfterWider(const std::optional<TcpSocket>& tcp) {
+  return tcp.has_value() ? kLeastWindowPackets * tcp->info.received_payload_bytes : 0;
+}
+
 }  // namespace
 
 bool ScheduledTunnel::Possible(const LinkLoop& loop) {
@@ -34,14 +44,10 @@ bool ScheduledTunnel::Possible(const LinkLoop& loop) {
   return policy == SchedulePolicy::kGrants || policy == SchedulePolicy::kRolling;
 }
 
-int64_t ScheduledTunnel::LeastPackets(const LinkLoop& loop, int64_t packet_bytes) {
-  const int64_t packets = loop.schedule().State().plan_bytes / kTunnelsAtATime / packet_bytes;
-  return std::max(std::min(packets, kMostFirstWindowBytes / packet_bytes), kLeastWindowPackets);
-}
-
 int ScheduledTunnel::ReceiveBufferBytes(const LinkLoop& loop) {
   const int64_t packet_bytes = loop.schedule().options().profile.packet_payload_bytes;
-  return ReceiveBufferFor(static_cast<int>(packet_bytes * LeastPackets(loop, packet_bytes)));
+  return ReceiveBufferFor(
+      static_cast<int>(packet_bytes * LeastPackets(loop.schedule().State().plan_bytes, packet_bytes)));
 }
 
 ScheduledTunnel::ScheduledTunnel(LinkLoop& loop, size_t traffic_class, Owner owner)
@@ -107,7 +113,8 @@ void ScheduledTunnel::Do(TunnelTurns::Step step) {
 void ScheduledTunnel::Ask() {
   const std::optional<CallId> before = asked_ ? std::optional(id()) : std::nullopt;
   const std::optional<TcpSocket> tcp = owner_.tcp();
-  const int64_t plan_bytes = loop_.schedule().State().plan_bytes;
+  const ScheduleState state = loop_.schedule().State();
+  const int64_t plan_bytes = state.plan_bytes;
   part_bytes_ = plan_bytes / kTurnsOfBudget;
   silence_ = std::max(kLeastSilence, kSilentDrainTimes * DrainTime(loop_.schedule().options().profile, plan_bytes));
   // On loopback a packet has 64 KB, and is as large as the window.
@@ -115,7 +122,7 @@ void ScheduledTunnel::Ask() {
   if (tcp.has_value() && tcp->info.packet_payload_bytes > 0) {
     full_packet_bytes_ = std::min<int64_t>(full_packet_bytes_, tcp->info.packet_payload_bytes);
   }
-  const int64_t window_bytes = before.has_value() && prompt_ ? WiderWindow(tcp) : NarrowWindow(tcp);
+  const int64_t window_bytes = before.has_value() && prompt_ ? WiderWindow(tcp, state) : NarrowWindow(tcp, plan_bytes);
   // The kernel cannot take back what it has advertised before. It also forgets the window that was set when it first
   // sees how much memory packets take (Linux 6.18: tcp_measure_rcv_mss).
   const int64_t advertised_bytes = tcp.has_value() ? tcp->info.receive_window_bytes.value_or(0) : 0;
@@ -139,24 +146,18 @@ void ScheduledTunnel::EndFilling() {
   if (filling.has_value()) loop_.schedule_run().OnFinished(*filling, CallEnd::kArrived);
 }
 
-// A sender that has seen a window of many packets waits for its probe timer in front of a window below one.
-int64_t ScheduledTunnel::LeastWindowAfterWider(const std::optional<TcpSocket>& tcp) {
-  return tcp.has_value() ? kLeastWindowPackets * tcp->info.received_payload_bytes : 0;
-}
-
 // In full packets: a sender fills the rest of a window with a small one, which would look like the end of a response.
-int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp) const {
+int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const {
   const bool thinks = turns_.last_thinking() > silence_;
   const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_;
   const int64_t least_bytes =
-      full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(loop_, full_packet_bytes_));
+      full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(plan_bytes, full_packet_bytes_));
   return widened_ ? std::max(least_bytes, LeastWindowAfterWider(tcp)) : least_bytes;
 }
 
-int64_t ScheduledTunnel::WiderWindow(const std::optional<TcpSocket>& tcp) {
+int64_t ScheduledTunnel::WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state) {
   const int64_t most_bytes = std::min(part_bytes_, kMostWindowBytes);
   const int64_t wider_bytes = std::max(2 * window_bytes_, LeastWindowAfterWider(tcp));
-  const ScheduleState state = loop_.schedule().State();
   const bool idle = state.in_flight_bytes + wider_bytes - window_bytes_ <= state.plan_bytes / 2;
   if (!tcp.has_value() || wider_bytes > most_bytes || !idle) return window_bytes_;
   widened_ = true;

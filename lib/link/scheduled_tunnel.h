@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 
+#include "sluice/schedule.h"
+
 #include "absl/status/status.h"
 #include "lib/link/scheduled.h"
 #include "lib/net/timer_queue.h"
@@ -58,12 +60,10 @@ class ScheduledTunnel final : private Scheduled {
   void EndUnsent(absl::Status) override {}
   void Abort() override {}
 
-  static int64_t LeastPackets(const LinkLoop& loop, int64_t packet_bytes);
   void Do(TunnelTurns::Step step);
   void Ask();
-  static int64_t LeastWindowAfterWider(const std::optional<TcpSocket>& tcp);
-  int64_t NarrowWindow(const std::optional<TcpSocket>& tcp) const;
-  int64_t WiderWindow(const std::optional<TcpSocket>& tcp);
+  int64_t NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const;
+  int64_t WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state);
   bool Ends(int64_t bytes);
   void End(CallEnd end);
   void EndFilling();
@@ -76,13 +76,13 @@ class ScheduledTunnel final : private Scheduled {
   bool stopped_ = false;
   bool asked_ = false;             // the schedule knows a turn, which waits or has begun
   bool in_response_ = false;       // within OnResponse
-  int64_t window_bytes_ = 0;       // of the last turn that the tunnel has asked for
+  int64_t window_bytes_ = 0;       // the window of the last turn that the tunnel asked for
   bool widened_ = false;           // the window was wider than at first
   bool resize_ = false;            // window_bytes_ has changed, and the kernel does not know yet
   bool prompt_ = false;            // that turn began at once
   int64_t full_packet_bytes_ = 1;  // payload of a full packet
   int64_t packet_bytes_ = 0;       // received since the last packet that was not full
-  // Of the current turn: after so many bytes the tunnel asks again, and a response may pause for so long.
+  // The tunnel asks again after this many bytes of a turn, and a response may pause for this long.
   int64_t part_bytes_ = 0;
   std::chrono::nanoseconds silence_{0};
   // The turn before, whose window fills up while the tunnel waits for the next.

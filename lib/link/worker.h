@@ -121,7 +121,7 @@ class Worker final : private ConnectorEvents {
   WaitingStreams waiting_;  // calls to be sent
   // Calls that no connection suits, until the Connector has made the next one, or has failed.
   WaitingStreams waiting_apart_;
-  size_t waiting_calls_ = 0;  // of both
+  size_t waiting_calls_ = 0;  // the calls in both lists
   ResetQueue resets_;
 };
 

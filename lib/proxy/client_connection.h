@@ -126,7 +126,7 @@ class ClientConnection final : public IdleHook,
   bool connected_ = false;                          // no byte comes before
   std::shared_ptr<const ClientPolicies> policies_;  // contains policy_
   std::shared_ptr<const TargetPolicy> policy_;
-  ClientOpening opening_;  // of the connection, then of its tunnel
+  ClientOpening opening_;  // reads the connection, and then its tunnel
   TimerQueue::Id opening_timer_;
   std::string connect_target_;
   bool socks_ = false;                                   // the client asked for it by SOCKS5

@@ -1,9 +1,7 @@
 // Tunnels to workers that take turns in the schedule.
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <thread>

@@ -51,18 +51,62 @@ enum class Fault {
   // Faults of a proxy's clients.
   kHungClient,  // a call of a client that does not read
   kClientGone,  // the connection of a client is lost
+  // Faults of byte tunnels.
+  kTunnelPause,     // a response pauses for longer than a silence, or a worker thinks for longer than usual
+  kTunnelStop,      // a worker stops in the middle of a response
+  kTunnelLost,      // the connection to the worker is lost
+  kTunnelPipeline,  // a client sends requests without waiting
+  kTunnelStuck,     // a client does not read for a while
+  kTunnelSurprise,  // bytes came that no turn had room for
 };
 inline constexpr size_t kRequestFaults = static_cast<size_t>(Fault::kConnectRefused);
-inline constexpr std::array kFaultNames = {
-    "hang",          "hang in answer",  "slow",           "error",           "late error",    "short message",
-    "corrupt byte",  "reset",           "refused",        "go away",         "lost",          "garbage",
-    "early headers", "extra message",   "malformed",      "connect refused", "connect hangs", "hung worker",
-    "reordered",     "late turn",       "short read",     "slow reader",     "packet lost",   "stalled",
-    "cancelled",     "resets rationed", "out of streams", "out of numbers",  "slow sender",   "rate changed",
-    "paused",        "large head",      "errors in bulk", "dead address",    "TLS handshake", "mixed kinds",
-    "early beside",  "hung client",     "client gone"};
+inline constexpr std::array kFaultNames = {"hang",
+                                           "hang in answer",
+                                           "slow",
+                                           "error",
+                                           "late error",
+                                           "short message",
+                                           "corrupt byte",
+                                           "reset",
+                                           "refused",
+                                           "go away",
+                                           "lost",
+                                           "garbage",
+                                           "early headers",
+                                           "extra message",
+                                           "malformed",
+                                           "connect refused",
+                                           "connect hangs",
+                                           "hung worker",
+                                           "reordered",
+                                           "late turn",
+                                           "short read",
+                                           "slow reader",
+                                           "packet lost",
+                                           "stalled",
+                                           "cancelled",
+                                           "resets rationed",
+                                           "out of streams",
+                                           "out of numbers",
+                                           "slow sender",
+                                           "rate changed",
+                                           "paused",
+                                           "large head",
+                                           "errors in bulk",
+                                           "dead address",
+                                           "TLS handshake",
+                                           "mixed kinds",
+                                           "early beside",
+                                           "hung client",
+                                           "client gone",
+                                           "tunnel pause",
+                                           "tunnel stop",
+                                           "tunnel lost",
+                                           "tunnel pipeline",
+                                           "tunnel stuck",
+                                           "tunnel surprise"};
 inline constexpr size_t kFaults = kFaultNames.size();
-static_assert(kFaults == static_cast<size_t>(Fault::kClientGone) + 1);
+static_assert(kFaults == static_cast<size_t>(Fault::kTunnelSurprise) + 1);
 
 // How often each fault occurred.
 struct FaultCounts {

@@ -31,6 +31,8 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   if (dice.OneIn(3)) shape.hung_workers = 1 + dice.Below(4);
   if (dice.OneIn(8)) shape.stream_numbers = 1 + static_cast<uint32_t>(dice.Below(8));
   DrawBadWorkers(dice, shape);
+  if (dice.OneIn(2)) shape.tunnels = 1 + dice.Below(32);
+  shape.tunnel_faults = dice.OneIn(2);
   return shape;
 }
 
@@ -47,6 +49,9 @@ ProxiedWorld::ProxiedWorld(uint64_t seed)
                                                  .max_held_bytes = kHeldBytes,
                                                  .max_held_bytes_per_call = kHeldPerCall},
                                     *metrics_);
+  });
+  tunnels_ = std::make_unique<TunnelCrowd>(network_, [this](AcceptedSocket client) {
+    network_.executor->Turn([&] { proxy_->Accept({.route = "", .local = true}, std::move(client)); });
   });
   drains_ = dice_.OneIn(3);
   for (size_t i = 0; i < kClients; ++i) {
@@ -80,8 +85,13 @@ void ProxiedWorld::Run() {
   while (calls_ < kMinCalls) {
     while (events_.Step(next)) CheckHeld();
     StartFanOut();
+    tunnels_->Ask();
     next = events_.now() + microseconds(dice_.Between(0, dice_.OneIn(3) ? 200'000 : 2000));
   }
+  tunnels_->Stop();
+  const TimePoint tunnel_end = events_.now() + seconds(120);
+  while (tunnels_->open() > 0 && events_.Step(tunnel_end)) CheckHeld();
+  tunnels_->CheckEnd();
   if (drains_) {
     network_.executor->Turn([this] { proxy_->Drain([this] { drained_ = true; }); });
   }

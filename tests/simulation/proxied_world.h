@@ -8,11 +8,13 @@
 #include "lib/proxy/proxy_loop.h"
 #include "tests/simulation/simulated_client.h"
 #include "tests/simulation/simulated_network.h"
+#include "tests/simulation/tunnel_crowd.h"
 
 namespace sluice::testing {
 
-// Applications, their proxy, its workers, and the port between proxy and workers, in virtual time. Some clients stop
-// reading, disappear, or cancel calls. The seed determines everything. There is one for each run.
+// Applications, their proxy, its workers, and the port between proxy and workers, in virtual time. Calls and byte
+// tunnels share the port. Some clients stop reading, disappear, or cancel calls. The seed determines everything. There
+// is one for each run.
 class ProxiedWorld {
  public:
   static constexpr size_t kMinCalls = 200;
@@ -42,6 +44,7 @@ class ProxiedWorld {
   EventQueue& events_;
   std::unique_ptr<ProxyMetrics> metrics_;
   std::unique_ptr<ProxyLoop> proxy_;
+  std::unique_ptr<TunnelCrowd> tunnels_;
   std::vector<std::shared_ptr<SimulatedClient>> clients_;  // at least one of them reads
   bool drains_ = false;
   bool drained_ = false;

@@ -10,12 +10,6 @@
 #include "tests/simulation/simulated_worker.h"
 
 namespace sluice::testing {
-namespace {
-
-constexpr std::chrono::microseconds kLoopbackDelay(20);
-constexpr size_t kKernelBytes = 64 << 10;  // bound of the proxy's send buffer
-
-}  // namespace
 
 // One call of the application.
 class SimulatedClient::Call final : public StreamEvents {
@@ -59,35 +53,25 @@ class SimulatedClient::Call final : public StreamEvents {
   Outcome outcome_;
 };
 
-// The proxy's end of the connection.
-class SimulatedClient::ProxyEnd final : public StreamSocket {
- public:
-  explicit ProxyEnd(std::shared_ptr<SimulatedClient> client) : client_(std::move(client)) {}
-  ~ProxyEnd() override { client_->EndOfProxy(); }
-  void Write(std::string bytes) override { client_->FromProxy(std::move(bytes)); }
-  size_t unsent_bytes() const override { return std::max(client_->to_client_.size(), kKernelBytes) - kKernelBytes; }
-  void SetReading(bool reading) override {
-    client_->proxy_reads_ = reading;
-    if (reading) client_->Deliver();
-  }
-  std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
-
- private:
-  const std::shared_ptr<SimulatedClient> client_;
-};
-
 SimulatedClient::SimulatedClient(EventQueue& events, Dice& dice, SimulatedExecutor& executor, Habit habit)
-    : events_(events), dice_(dice), executor_(executor), habit_(habit), source_(executor.NewSource()) {}
+    : events_(events),
+      dice_(dice),
+      habit_(habit),
+      loopback_(std::make_shared<SimulatedLoopback>(
+          events, executor,
+          SimulatedLoopback::Client{.on_connected = [this] { Flush(); },
+                                    .on_bytes = [this](const std::string& bytes) { OnBytes(bytes); },
+                                    .on_closed = [this] { Lose(); }})) {
+  loopback_->SetReading(habit != Habit::kReadsNothing);
+}
 
-SimulatedClient::~SimulatedClient() = default;
+SimulatedClient::~SimulatedClient() {
+  loopback_->Close();
+}
 
 AcceptedSocket SimulatedClient::Connect() {
   session_ = *Http2Session::Create({.side = Http2Session::Side::kClient}, *this);
-  return [self = shared_from_this()](StreamSocketEvents& proxy) {
-    self->proxy_ = &proxy;
-    self->events_.After(kLoopbackDelay, [self] { self->Flush(); });
-    return std::make_unique<ProxyEnd>(self);
-  };
+  return loopback_->Accept();
 }
 
 int32_t SimulatedClient::Ask(const Request& request, OnOutcome on_outcome) {
@@ -129,28 +113,13 @@ void SimulatedClient::Cancel(int32_t stream) {
 }
 
 void SimulatedClient::Die() {
-  if (std::exchange(dead_, true)) return;
+  dead_ = true;
   Lose();
-  Deliver();
+  loopback_->Close();
 }
 
-// Called in a turn of the proxy's thread.
-void SimulatedClient::FromProxy(std::string bytes) {
+void SimulatedClient::OnBytes(const std::string& bytes) {
   if (over()) return;
-  to_client_ += bytes;
-  if (habit_ == Habit::kReadsNothing || std::exchange(reading_, true)) return;
-  events_.After(kLoopbackDelay, [self = shared_from_this()] { self->Read(); });
-}
-
-void SimulatedClient::Read() {
-  reading_ = false;
-  if (over()) return;
-  const std::string bytes = std::exchange(to_client_, {});
-  if (bytes.size() > kKernelBytes) {
-    executor_.Ready(source_, [self = shared_from_this()] {
-      if (self->proxy_ != nullptr) self->proxy_->OnDrained();
-    });
-  }
   const absl::Status received = session_->Receive(bytes);
   Flush();
   if (!received.ok()) Die();
@@ -162,36 +131,7 @@ void SimulatedClient::Flush() {
   std::string out;
   session_->Output(out);
   gone_.clear();
-  if (!out.empty()) TellProxy(out);
-}
-
-void SimulatedClient::TellProxy(absl::string_view bytes) {
-  to_proxy_.append(bytes.data(), bytes.size());
-  events_.After(kLoopbackDelay, [self = shared_from_this()] { self->Deliver(); });
-}
-
-// Delivers bytes to the proxy's thread, if it reads.
-void SimulatedClient::Deliver() {
-  if (proxy_ == nullptr || !proxy_reads_ || (to_proxy_.empty() && !dead_) || std::exchange(delivering_, true)) return;
-  executor_.Ready(source_, [self = shared_from_this()] {
-    self->delivering_ = false;
-    if (self->proxy_ == nullptr || !self->proxy_reads_) return;
-    const std::string bytes = std::exchange(self->to_proxy_, {});
-    if (!bytes.empty()) self->proxy_->OnBytes(bytes);
-    // A proxy that does not read receives the end once it reads again.
-    if (self->dead_ && self->proxy_ != nullptr && self->proxy_reads_) {
-      std::exchange(self->proxy_, nullptr)->OnDisconnected(absl::OkStatus());
-    }
-  });
-}
-
-// Called in a turn of the proxy's thread, or from the destructor of the proxy.
-void SimulatedClient::EndOfProxy() {
-  proxy_ = nullptr;
-  events_.After(kLoopbackDelay, [self = shared_from_this()] {
-    if (self->habit_ != Habit::kReadsNothing) self->Read();  // bytes that were written before
-    self->Lose();
-  });
+  if (!out.empty()) loopback_->Write(out);
 }
 
 void SimulatedClient::Lose() {

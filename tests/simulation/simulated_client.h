@@ -15,6 +15,7 @@
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
 #include "tests/simulation/simulated_executor.h"
+#include "tests/simulation/simulated_loopback.h"
 #include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
@@ -63,33 +64,21 @@ class SimulatedClient final : private SessionEvents, public std::enable_shared_f
 
  private:
   class Call;
-  class ProxyEnd;
 
   StreamEvents* OnStream(int32_t) override { return nullptr; }
-  void FromProxy(std::string bytes);
-  void Read();
+  void OnBytes(const std::string& bytes);
   void Flush();
   void Lose();
-  void TellProxy(absl::string_view bytes);
-  void EndOfProxy();
-  void Deliver();
 
   EventQueue& events_;
   Dice& dice_;
-  SimulatedExecutor& executor_;
   const Habit habit_;
-  const SimulatedExecutor::Source source_;
+  const std::shared_ptr<SimulatedLoopback> loopback_;
   std::unique_ptr<Http2Session> session_;  // null: not connected, or closed
   std::map<int32_t, std::unique_ptr<Call>> calls_;
   // Calls that have ended. They are deleted once none of their functions is on the stack.
   std::map<int32_t, std::unique_ptr<Call>> gone_;
-  std::string to_client_;                // bytes that the client has not read
-  std::string to_proxy_;                 // bytes that the proxy has not read
-  bool reading_ = false;                 // Read is scheduled
-  bool delivering_ = false;              // Deliver is scheduled
-  bool dead_ = false;                    // the proxy receives the end after all bytes
-  StreamSocketEvents* proxy_ = nullptr;  // null: the proxy has closed its end
-  bool proxy_reads_ = true;
+  bool dead_ = false;
 };
 
 }  // namespace sluice::testing

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/tcp/tcp_connection.h"
+
 namespace sluice::testing {
 namespace {
 
@@ -11,6 +13,13 @@ using HandshakeEnd = WireOracle::HandshakeEnd;
 // The sizes that the schedule charges. No worker exceeds them.
 constexpr int64_t kTcpHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
+
+// The window of a buffer that was made by ReceiveBufferFor.
+int64_t WindowOf(int receive_buffer_bytes) {
+  constexpr int kSample = 1 << 20;
+  const int64_t buffer_of_sample = ReceiveBufferFor(kSample);
+  return (int64_t{receive_buffer_bytes} * kSample + buffer_of_sample - 1) / buffer_of_sample;
+}
 
 }  // namespace
 
@@ -82,6 +91,8 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
     wants_bytes_ = reading;
     if (reading) ReadLater();
   }
+  void SetReceiveWindow(int) {}
+  std::optional<TcpSocket> Tcp() const { return std::nullopt; }
 
  private:
   void Connect() {
@@ -143,6 +154,105 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   bool wants_bytes_ = true;  // SetReading
 };
 
+// The proxy's end of a connection to a byte worker. The schedule does not charge its handshake, and the oracle does not
+// see it.
+class SimulatedExecutor::ByteSocket final : public std::enable_shared_from_this<ByteSocket> {
+ public:
+  ByteSocket(SimulatedExecutor& executor, StreamSocketEvents& events, ByteWorker& worker, int64_t window_bytes)
+      : executor_(executor),
+        source_(executor.NewSource()),
+        events_(&events),
+        worker_(worker),
+        window_bytes_(window_bytes) {}
+
+  void Begin() {
+    executor_.events_.After(2 * executor_.options_.delay, [self = shared_from_this()] {
+      self->executor_.Ready(self->source_, [self] {
+        if (self->events_ == nullptr) return;
+        self->Connect();
+        self->events_->OnConnected();
+      });
+    });
+  }
+
+  void Close() {
+    events_ = nullptr;
+    if (wire_.to_client == nullptr) return;
+    wire_.to_client->Cut();
+    wire_.to_worker->End(absl::OkStatus());
+  }
+  void StartTls() {}
+  void Write(std::string bytes) {
+    if (wire_.to_worker != nullptr) wire_.to_worker->Write(std::move(bytes));
+  }
+  void SetReading(bool reading) {
+    wants_bytes_ = reading;
+    if (reading) ReadLater();
+  }
+  void SetReceiveWindow(int bytes) {
+    if (wire_.window != nullptr) wire_.window->Resize(bytes);
+  }
+  std::optional<TcpSocket> Tcp() const {
+    if (wire_.window == nullptr) return std::nullopt;
+    TcpSocket tcp;
+    tcp.info.received_bytes = read_bytes_ + arrived_.size();
+    tcp.info.receive_window_bytes = static_cast<uint32_t>(wire_.window->advertised_bytes());
+    tcp.info.packet_payload_bytes = kPacketBytes;
+    tcp.info.received_payload_bytes = kPacketBytes;
+    return tcp;
+  }
+
+ private:
+  void Connect() {
+    const std::weak_ptr<ByteSocket> weak = weak_from_this();
+    wire_ = worker_.Accept(
+        window_bytes_,
+        [weak](absl::string_view bytes) {
+          const auto self = weak.lock();
+          if (self == nullptr) return;
+          self->arrived_.append(bytes.data(), bytes.size());
+          self->wire_.window->OnArrived(bytes.size());
+          self->ReadLater();
+        },
+        [weak](absl::Status why) {
+          const auto self = weak.lock();
+          if (self == nullptr) return;
+          self->end_ = std::move(why);
+          self->ReadLater();
+        });
+  }
+  void ReadLater() {
+    if (!wants_bytes_ || std::exchange(reading_, true)) return;
+    executor_.Ready(source_, [self = shared_from_this()] { self->Read(); });
+  }
+  void Read() {
+    reading_ = false;
+    if (events_ == nullptr || !wants_bytes_) return;
+    if (!arrived_.empty()) {
+      const std::string bytes = std::exchange(arrived_, {});
+      read_bytes_ += bytes.size();
+      wire_.window->OnRead(bytes.size());
+      events_->OnBytes(bytes);
+    }
+    if (!end_.has_value() || events_ == nullptr || !arrived_.empty() || !wants_bytes_) return;
+    std::exchange(events_, nullptr)->OnDisconnected(*end_);
+  }
+
+  static constexpr uint32_t kPacketBytes = 1448;
+
+  SimulatedExecutor& executor_;
+  const Source source_;
+  StreamSocketEvents* events_;  // null: closed
+  ByteWorker& worker_;
+  const int64_t window_bytes_;  // at first
+  ByteWorker::Wire wire_;
+  std::string arrived_;  // bytes that were not read
+  uint64_t read_bytes_ = 0;
+  std::optional<absl::Status> end_;
+  bool reading_ = false;     // Read is queued for its turn
+  bool wants_bytes_ = true;  // SetReading
+};
+
 namespace {
 
 // The owner's handle of a socket. Its destructor closes the socket, which events of the world may still refer to.
@@ -155,7 +265,8 @@ class Handle final : public StreamSocket {
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
   size_t unsent_bytes() const override { return 0; }  // the kernel accepts all bytes at once
   void SetReading(bool reading) override { socket_->SetReading(reading); }
-  std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
+  void SetReceiveWindow(int bytes) override { socket_->SetReceiveWindow(bytes); }
+  std::optional<TcpSocket> Tcp() const override { return socket_->Tcp(); }
 
  private:
   const std::shared_ptr<Socket> socket_;
@@ -243,6 +354,12 @@ std::shared_ptr<void> SimulatedExecutor::Resolve(const std::string& target, OnRe
 
 std::unique_ptr<StreamSocket> SimulatedExecutor::Connect(const WorkerAddress& address, const ConnectOptions& options,
                                                          StreamSocketEvents& events) {
+  if (const auto found = byte_workers_.find(address.text); found != byte_workers_.end()) {
+    const auto socket =
+        std::make_shared<ByteSocket>(*this, events, *found->second, WindowOf(options.receive_buffer_bytes));
+    socket->Begin();
+    return std::make_unique<Handle<ByteSocket>>(socket);
+  }
   const auto socket = std::make_shared<Socket>(*this, events, options.tls != nullptr);
   socket->Begin();
   if (dead_.contains(address.text)) {

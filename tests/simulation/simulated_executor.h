@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/net/executor.h"
+#include "tests/simulation/byte_worker.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
 #include "tests/simulation/simulated_worker.h"
@@ -31,6 +32,7 @@ class SimulatedExecutor final : public Executor {
       : events_(events), dice_(dice), faults_(faults), oracle_(oracle), options_(options) {}
 
   void AddWorker(const std::string& address, SimulatedWorker& worker);
+  void AddByteWorker(const std::string& address, ByteWorker& worker) { byte_workers_[address] = &worker; }
   void AddDead(const std::string& address) { dead_.insert(address); }  // an unreachable host
   void set_faulty(bool faulty) { faulty_ = faulty; }
   // Runs `task` now, as a turn of its own.
@@ -52,6 +54,7 @@ class SimulatedExecutor final : public Executor {
 
  private:
   class Socket;
+  class ByteSocket;
   struct Listener {
     SimulatedWorker* worker = nullptr;
     size_t index = 0;
@@ -79,6 +82,7 @@ class SimulatedExecutor final : public Executor {
   TimePoint timer_time_ = TimePoint::max();
   Source last_source_ = kPosts;
   std::unordered_map<std::string, Listener> listeners_;
+  std::unordered_map<std::string, ByteWorker*> byte_workers_;
   std::unordered_set<std::string> dead_;
 };
 

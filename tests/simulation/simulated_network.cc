@@ -38,7 +38,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   // they are charged as small ones. With `rolling`, a response that a slow worker has not begun holds its charge, as
   // with a hung worker.
   const bool granting = schedule.policy == SchedulePolicy::kGrants;
-  if (granting && shape.slow_workers > 0 && !shape.losses && !shape.large_heads) {
+  if (granting && shape.slow_workers > 0 && !shape.losses && !shape.large_heads && shape.tunnels == 0) {
     bounds.part_bytes = budget_bytes / 3;
     bounds.long_lap = std::max<TimePoint::duration>(kLongLapRounds * round, kMinLongLap) + milliseconds(1);
   }
@@ -138,29 +138,32 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   liveness->CheckAll();
   for (const std::string& breach : liveness->TakeBreaches()) Breach(breach);
   for (const std::string& breach : oracle->TakeBreaches()) Breach(breach);
-  CheckPort(CountStalls());
+  const uint64_t stalls = Counter("sluice_timeouts_total", "stall");
+  faults.Count(Fault::kStalled, stalls);
+  CheckPort(stalls);
   faults.Count(Fault::kRationed, oracle->rationed_resets());
   faults.Count(Fault::kOutOfNumbers, oracle->last_streams());
   faults.Count(Fault::kEarlyBeside, oracle->early_beside());
 }
 
-uint64_t SimulatedNetwork::CountStalls() {
-  double stalls = 0;
+uint64_t SimulatedNetwork::Counter(const std::string& name, const std::string& label) const {
   for (const prometheus::MetricFamily& family : registry->Collect()) {
-    if (family.name != "sluice_timeouts_total") continue;
+    if (family.name != name) continue;
     for (const prometheus::ClientMetric& metric : family.metric) {
-      if (metric.label.front().value == "stall") stalls = metric.counter.value;
+      if (metric.label.empty() ? label.empty() : metric.label.front().value == label) {
+        return static_cast<uint64_t>(metric.counter.value);
+      }
     }
   }
-  faults.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
-  return static_cast<uint64_t>(stalls);
+  return 0;
 }
 
 void SimulatedNetwork::CheckPort(uint64_t stalls) {
   // Large heads may overflow the port, since they are charged as small ones.
-  if (!shape.large_heads && overflows_ > 0) {
-    Breach(absl::StrCat(overflows_, " packets that the budget is charged for overflowed the port; the queue had ",
-                        port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
+  if (!shape.large_heads && overflows_ > uncharged_packets) {
+    Breach(absl::StrCat(overflows_, " packets that the budget is charged for overflowed the port, and ",
+                        uncharged_packets, " may; the queue had ", port->most_queued_bytes(), " bytes, the budget is ",
+                        budget_bytes));
   }
   // Responses that were given up must arrive while the budget is charged for them, unless a worker or the network is
   // late. Control bytes, which are not charged, may be ahead of them in the port.

@@ -30,6 +30,8 @@ struct SimulatedNetwork {
   // Ends all faults, runs for `pause`, and checks that the link is then idle.
   void CheckIdle(TimePoint::duration pause);
   void Breach(const std::string& what);
+  // A counter of the registry, by the value of its only label.
+  uint64_t Counter(const std::string& name, const std::string& label = "") const;
   // Makes all workers end their calls with errors for `pause`.
   void FailAll(TimePoint::duration pause);
   size_t DrawClass();  // of a fan-out
@@ -42,6 +44,8 @@ struct SimulatedNetwork {
   FaultCounts faults;
   std::vector<std::string> breaches;
   uint64_t digest = 1469598103934665603u;  // of all events, in order
+  // How many packets may overflow the port, since nobody has counted on them.
+  int64_t uncharged_packets = 0;
 
   ScheduleOptions schedule;
   int64_t budget_bytes = 0;
@@ -62,7 +66,6 @@ struct SimulatedNetwork {
   void AddWorkers();
   void DrawRates();
 
-  uint64_t CountStalls();
   void CheckPort(uint64_t stalls);
 
   // Number of packets in the charge of the budget for which the port had no room.

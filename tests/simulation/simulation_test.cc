@@ -83,7 +83,9 @@ void ExpectReplays() {
 }
 
 TEST(SimulationTest, WhatAlwaysHoldsDoes) {
-  ExpectHit(TrySeeds<SimulatedWorld>(kFewSeeds), {Fault::kHungClient, Fault::kClientGone});
+  ExpectHit(TrySeeds<SimulatedWorld>(kFewSeeds),
+            {Fault::kHungClient, Fault::kClientGone, Fault::kTunnelPause, Fault::kTunnelStop, Fault::kTunnelLost,
+             Fault::kTunnelPipeline, Fault::kTunnelStuck, Fault::kTunnelSurprise});
 }
 
 TEST(SimulationTest, ASeedReplaysExactly) {

@@ -21,6 +21,8 @@ struct WorldShape {
   bool rates_change = false;  // the rates of slow workers change
   bool pauses = false;        // the processes of workers pause
   bool large_heads = false;
+  size_t tunnels = 0;          // of clients, through the proxy, each to a byte worker of its own
+  bool tunnel_faults = false;  // their clients and workers pause, stop, and disappear
 };
 
 // Adds workers that are neither healthy nor hung, in half of the worlds.

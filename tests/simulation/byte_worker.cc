@@ -11,6 +11,9 @@
 namespace sluice::testing {
 namespace {
 
+// A tunnel may hold its window for as long.
+constexpr std::chrono::milliseconds kLongThinking(10);
+
 std::optional<ByteRequest> ParseLine(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   ByteRequest request;
@@ -38,7 +41,8 @@ std::string LineOf(const ByteRequest& request) {
 // One connection of a client. The events of its pipes and of the queue keep it.
 class ByteWorker::Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(EventQueue& events, std::shared_ptr<ReceiveWindow> window) : events_(events), window_(std::move(window)) {}
+  Connection(EventQueue& events, Liveness& liveness, std::shared_ptr<ReceiveWindow> window)
+      : events_(events), liveness_(liveness), window_(std::move(window)) {}
 
   void OnBytes(absl::string_view bytes) {
     line_.append(bytes.data(), bytes.size());
@@ -61,7 +65,16 @@ class ByteWorker::Connection final : public std::enable_shared_from_this<Connect
     busy_ = true;
     const ByteRequest request = requests_.front();
     requests_.pop_front();
-    events_.After(request.thinking, [self = shared_from_this(), request] { self->Answer(request); });
+    const bool hangs = request.thinking > kLongThinking;
+    if (hangs) {
+      liveness_.HangBegins();
+    } else {
+      liveness_.Thinks(request.thinking);
+    }
+    events_.After(request.thinking, [self = shared_from_this(), request, hangs] {
+      if (hangs) self->liveness_.HangEnds();
+      self->Answer(request);
+    });
   }
   void Answer(const ByteRequest& request) {
     if (gone_) return;
@@ -78,6 +91,7 @@ class ByteWorker::Connection final : public std::enable_shared_from_this<Connect
   }
 
   EventQueue& events_;
+  Liveness& liveness_;
   const std::shared_ptr<ReceiveWindow> window_;
   std::string line_;  // the received part of the next request
   std::deque<ByteRequest> requests_;
@@ -91,7 +105,7 @@ ByteWorker::Wire ByteWorker::Accept(int64_t window_bytes, std::function<void(abs
   wire.to_client = std::make_shared<SimulatedPipe>(events_, SimulatedPipe::Way{uplink_, port_}, delay_,
                                                    std::move(on_bytes), std::move(on_end));
   wire.window = std::make_shared<ReceiveWindow>(events_, delay_, window_bytes, wire.to_client);
-  const auto connection = std::make_shared<Connection>(events_, wire.window);
+  const auto connection = std::make_shared<Connection>(events_, liveness_, wire.window);
   wire.to_worker = std::make_shared<SimulatedPipe>(
       events_, std::nullopt, delay_, [connection](absl::string_view bytes) { connection->OnBytes(bytes); },
       [connection](const absl::Status&) { connection->OnClientGone(); });

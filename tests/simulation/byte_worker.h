@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "tests/simulation/event_queue.h"
+#include "tests/simulation/liveness.h"
 #include "tests/simulation/receive_window.h"
 #include "tests/simulation/simulated_port.h"
 #include "tests/simulation/simulated_stream.h"
@@ -35,8 +36,8 @@ std::string LineOf(const ByteRequest& request);
 class ByteWorker {
  public:
   // The arguments must outlive the worker. `delay` is one way.
-  ByteWorker(EventQueue& events, SimulatedPort& port, TimePoint::duration delay)
-      : events_(events), port_(port), delay_(delay), uplink_(events) {}
+  ByteWorker(EventQueue& events, SimulatedPort& port, Liveness& liveness, TimePoint::duration delay)
+      : events_(events), port_(port), liveness_(liveness), delay_(delay), uplink_(events) {}
 
   // Accepts a connection with a receive window of `window_bytes`. The proxy writes into `to_worker` of the result.
   struct Wire {
@@ -54,6 +55,7 @@ class ByteWorker {
 
   EventQueue& events_;
   SimulatedPort& port_;
+  Liveness& liveness_;
   const TimePoint::duration delay_;
   SimulatedUplink uplink_;
 };

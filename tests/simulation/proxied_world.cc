@@ -149,6 +149,9 @@ void ProxiedWorld::Ask(const std::shared_ptr<SimulatedClient>& client, Simulated
   const bool cancels = dice_.OneIn(20);
   const bool reads = client->habit() == Habit::kReads;
   if (!reads) network_.faults.Count(Fault::kHungClient);
+  // The proxy does not read from a client that reads nothing, so half of the request may never come. With `rolling`, it
+  // holds the charge of its response like a hung worker.
+  if (!reads && request.in_two_parts) network_.liveness->HangBegins();
   // A client that reads gets a right response from a healthy worker. The client owns this callback, so capture a plain
   // pointer.
   const auto on_outcome = [this, request, must = healthy && reads && !cancels, reads,

@@ -28,7 +28,7 @@ TunnelCrowd::TunnelCrowd(SimulatedNetwork& network, Accept accept)
     : network_(network), dice_(network.dice), accept_(std::move(accept)), thinks_(dice_.OneIn(2)) {
   for (size_t i = 0; i < network_.shape.tunnels; ++i) {
     auto tunnel = std::make_unique<Tunnel>();
-    tunnel->worker = std::make_unique<ByteWorker>(network_.events, *network_.port, network_.delay);
+    tunnel->worker = std::make_unique<ByteWorker>(network_.events, *network_.port, *network_.liveness, network_.delay);
     tunnel->address = absl::StrCat("10.2.0.", i, ":6379");
     network_.executor->AddByteWorker(tunnel->address, *tunnel->worker);
     if (Fails(8)) {

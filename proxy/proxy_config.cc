@@ -121,6 +121,7 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
   if (config.tunnels().has_to_workers()) server.proxy.pass_worker_tunnels = config.tunnels().to_workers();
   if (config.tunnels().has_scheduled()) server.proxy.schedule_worker_tunnels = config.tunnels().scheduled();
+  server.proxy.worker_tunnel_class = config.tunnels().traffic_class();
   status.Update(ParseField("tunnels.receive_window", config.tunnels().receive_window(), ParseByteSize,
                            server.proxy.worker_tunnel_receive_bytes));
   if (config.tunnels().has_to_others()) server.proxy.pass_tunnels = config.tunnels().to_others();
@@ -134,7 +135,7 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.drain_timeout));
   status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.drain_delay));
   status.Update(ParseField("reload_interval", config.reload_interval(), ParseDuration, options.reload_interval));
-  if (status.ok()) status = ProxyServer::Validate(server, options.link.schedule.policy);
+  if (status.ok()) status = ProxyServer::Validate(server, options.link.schedule);
   if (!status.ok()) return status;
   return options;
 }

@@ -68,8 +68,10 @@ void PassedTunnel::Schedule() {
     Pass({});
     SetReading();
   };
+  const auto traffic_class =
+      TrafficClassIndex(proxy_.link().schedule().options().classes, proxy_.options().worker_tunnel_class);
   turns_ = std::make_unique<ScheduledTunnel>(
-      proxy_.link(), 0,
+      proxy_.link(), *traffic_class,
       ScheduledTunnel::Owner{.on_turn = on_turn,
                              .tcp = [this] { return tunnel_->Tcp(); },
                              .set_window = [this](int bytes) { tunnel_->SetReceiveWindow(bytes); }});

@@ -40,6 +40,7 @@ struct ProxyOptions {
   bool pass_worker_tunnels = true;  // forwards tunnels to workers that carry no plaintext HTTP/2
   // Schedules these tunnels, if the policy of the link is grants or rolling.
   bool schedule_worker_tunnels = true;
+  std::string worker_tunnel_class;  // the class of traffic of these tunnels; empty: the first one
   // Approximate TCP receive window of each such tunnel that is not scheduled; 0: the kernel's choice. The default is
   // Linux's initial window, before Linux grows it to megabytes. It fills 1 Gbit/s up to a round trip of half a
   // millisecond.

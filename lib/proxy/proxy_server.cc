@@ -124,8 +124,8 @@ absl::Status CheckSame(const ProxyServer::Options& before, const ProxyServer::Op
 
 }  // namespace
 
-absl::Status ProxyServer::Validate(const Options& options, SchedulePolicy policy) {
-  if (policy == SchedulePolicy::kBatches) {
+absl::Status ProxyServer::Validate(const Options& options, const ScheduleOptions& schedule) {
+  if (schedule.policy == SchedulePolicy::kBatches) {
     return absl::InvalidArgumentError(
         "policy is batches, which needs to know all calls of a fan-out beforehand; a proxy has grants, rolling and "
         "unscheduled");
@@ -138,11 +138,14 @@ absl::Status ProxyServer::Validate(const Options& options, SchedulePolicy policy
   status.Update(CheckListenerTls(options));
   status.Update(CheckBounds<uint32_t>("socket_mode", options.socket_mode, 0, 0777));
   status.Update(CheckLimits(options.proxy));
+  if (const auto known = TrafficClassIndex(schedule.classes, options.proxy.worker_tunnel_class); !known.ok()) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat("tunnels.traffic_class: ", known.status().message())));
+  }
   return status;
 }
 
 absl::StatusOr<std::unique_ptr<ProxyServer>> ProxyServer::Start(std::shared_ptr<Link> link, Options options) {
-  if (absl::Status valid = Validate(options, link->schedule_options().policy); !valid.ok()) return valid;
+  if (absl::Status valid = Validate(options, link->schedule_options()); !valid.ok()) return valid;
   std::unique_ptr<ProxyServer> server(new ProxyServer(std::move(link)));
   absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
   server->options_ = std::move(options);
@@ -224,7 +227,7 @@ bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
 }
 
 absl::Status ProxyServer::Reconfigure(Options options) {
-  if (absl::Status valid = Validate(options, link_->schedule_options().policy); !valid.ok()) return valid;
+  if (absl::Status valid = Validate(options, link_->schedule_options()); !valid.ok()) return valid;
   if (absl::Status same = CheckSame(options_, options); !same.ok()) return same;
   absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
   if (!policies.ok()) return policies.status();

@@ -56,7 +56,7 @@ class ProxyServer {
   //   - an option is out of bounds;
   //   - a proxy cannot follow the policy of the link: batches requires all calls of a fan-out beforehand;
   //   - a TCP listener has no TLS, and the TLS options have a certificate: any client could call workers in its name.
-  static absl::Status Validate(const Options& options, SchedulePolicy policy);
+  static absl::Status Validate(const Options& options, const ScheduleOptions& schedule);
 
   // Returns after the proxy has started to serve. Returns Unavailable if it cannot listen on an address, and the errors
   // of ValidateTls and ValidateListenerTls.

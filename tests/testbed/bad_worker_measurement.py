@@ -63,34 +63,38 @@ class BadWorkerMeasurement:
         self._folder = folder
         self._progress = progress
         self._loads = {build: built(build, "tests/group_load") for build in flags.build}
-        self._proxies = {build: built(build, "bin/sluice-proxy") for build in flags.build if "proxy" in flags.way}
+        self._proxies = {build: built(build, "bin/sluice-proxy") for build in flags.build if set(flags.way) - {"library"}}
         self._server = server_command(flags.build[0], "cpp")
+        self._byte_server = [built(flags.build[0], "tests/byte_server")]
         self._tls = None
 
     def run(self, name):
         """Returns the results of one scenario: a list, ready for JSON."""
         scenario = SCENARIOS[name](self._flags)
         results = []
-        for transport in self._flags.transport:
+        ways = [way for way in self._flags.way if way in scenario.ways]
+        for transport, way in itertools.product(self._flags.transport, ways):
             self._progress.step(f"{name}: {scenario.link.workers} workers, {transport}, {scenario.link.title}")
-            with Network(scenario.link) as network, self._servers(network, transport) as servers:
-                results += self._run_in(network, servers, name, scenario, transport)
+            tunnels = scenario.tunnel_workers() if way != "tunnel" else range(scenario.link.workers)
+            with Network(scenario.link) as network, self._servers(network, transport, tunnels) as servers:
+                results += self._run_in(network, servers, name, scenario, way, transport)
         return results
 
-    def _servers(self, network, transport):
+    def _servers(self, network, transport, tunnels):
+        """Returns servers, of which those of the workers in `tunnels` are byte_servers."""
         if transport == "plaintext":
-            return Servers(self._server, network, self._folder)
+            machines = {worker % len(network.machines) for worker in tunnels}
+            return _MixedServers(self._server, self._byte_server, machines, network, self._folder)
         authority = Authority(self._folder, "authority")
         hosts = ",".join(f"IP:{address}" for address in {address.split(":")[0] for address in network.worker_addresses()})
         self._tls = authority.file
         return Servers([*self._server, "--tls", *authority.issue("workers", hosts)], network, self._folder)
 
-    def _run_in(self, network, servers, name, scenario, transport):
+    def _run_in(self, network, servers, name, scenario, way, transport):
         flags = self._flags
-        ways = [way for way in flags.way if way in scenario.ways]
         variants = [variant for variant in scenario.variants if variant.name in flags.variant]
         runs = {}  # keys are way, policy and build; for each repetition, results by variant
-        for turn, way, policy in itertools.product(range(flags.repeat), ways, flags.policy or scenario.default_policies):
+        for turn, policy in itertools.product(range(flags.repeat), flags.policy or scenario.default_policies):
             # Builds and variants are compared, so their runs follow each other.
             for variant, build in itertools.product(variants, flags.build):
                 run = _Run(scenario.link, name, way, transport, variant.policy or policy, variant, build,
@@ -117,7 +121,7 @@ class BadWorkerMeasurement:
             fault.set_up(Place(network, servers, self._folder))
             stack.callback(fault.tear_down)
             service, sampler, environment = servers, None, plain_environment()
-            if run.way == "proxy":
+            if run.way != "library":
                 service = stack.enter_context(self._proxy(network, servers, run))
                 sampler = stack.enter_context(_ProxySampler(network, self._folder))
                 environment = proxy_environment(LISTEN)
@@ -129,14 +133,14 @@ class BadWorkerMeasurement:
 
     def _load_argv(self, network, run):
         config = {
-            "groups": [group.config(network.worker_addresses()) for group in run.variant.groups],
-            "stock_client": run.way == "proxy",
+            "groups": [self._group_config(group, network, run) for group in run.variant.groups],
+            "stock_client": run.way != "library",
             "link": link_config(run.link),
             "schedule": {"policy": run.policy},
             "warm_up_s": run.warm_up_s,
             "seconds": run.seconds,
         }
-        if run.variant.classes:
+        if run.variant.classes and run.way == "library":
             config["schedule"]["classes"] = [{"name": name, "weight": weight} for name, weight in run.variant.classes]
         if run.variant.budget_bytes:
             config["schedule"]["budget"] = str(run.variant.budget_bytes)
@@ -146,8 +150,16 @@ class BadWorkerMeasurement:
         file.write_text(json.dumps(config))
         return [self._loads[run.build], "--config", file]
 
+    def _group_config(self, group, network, run):
+        config = group.config(network.worker_addresses())
+        return {**config, "via": LISTEN} if group.tunnel or run.way == "tunnel" else config
+
     def _proxy(self, network, servers, run):
         flags = ["--budget", run.variant.budget_bytes] if run.variant.budget_bytes else []
+        for name, weight in run.variant.classes:
+            flags += ["--class", f"{name}={weight}"]
+        if run.variant.tunnels_class:
+            flags += ["--tunnels-class", run.variant.tunnels_class]
         flags += ["--tls-ca", self._tls] if run.transport == "tls" else []
         scenario = _Proxied(run.link, run.policy)
         return _CountedProxy(self._proxies[run.build], servers, network, scenario, self._folder, flags)
@@ -159,6 +171,19 @@ class _Proxied:
 
     link: LinkScenario
     policy: str
+
+
+class _MixedServers(Servers):
+    """Servers of two kinds: some machines have byte_servers."""
+
+    def __init__(self, command, byte_command, byte_machines, network, folder):
+        self._byte_command = byte_command
+        self._byte_machines = byte_machines
+        super().__init__(command, network, folder)
+
+    def _start(self, command, network, machine, host, folder):
+        command = self._byte_command if machine in self._byte_machines else command
+        return super()._start(command, network, machine, host, folder)
 
 
 class _CountedProxy(ProxiedServers):

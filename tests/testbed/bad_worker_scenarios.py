@@ -7,7 +7,8 @@ from bad_worker_faults import BadPath, DeadAddresses, Fault, LostLinks, Pauses, 
 from flags import link_of
 from scenario import LinkScenario
 
-WAYS = ("library", "proxy")
+# With "tunnel" the servers speak no gRPC, and their clients reach them by CONNECT through the proxy.
+WAYS = ("library", "proxy", "tunnel")
 POLICIES = ("unscheduled", "rolling", "grants")
 
 # The load without other workers, with healthy ones, and with bad ones.
@@ -26,6 +27,7 @@ _MEGABYTE = 1 << 20
 _SCAN_CALLS = 1024
 _SMALL_CALLS = 10
 _CLASS_WEIGHT = 3  # of small, if that of other is 1
+_MIXED_INTERVAL_S = 0.08  # 32 responses of 10 KB take a third of it
 _OVERFLOW = 8  # budget over buffer, to make the port overflow
 
 
@@ -44,10 +46,12 @@ class Group:
     merge_s: float = 0
     traffic_class: str = ""
     warm_up: bool = True
+    tunnel: bool = False  # to byte_servers, through the proxy
 
     def config(self, addresses):
         workers = [worker if isinstance(worker, str) else addresses[worker] for worker in self.workers]
         config = {**dataclasses.asdict(self), "workers": workers}
+        del config["tunnel"]
         if not self.traffic_class:
             del config["traffic_class"]  # builds before classes do not have it
         return config
@@ -61,6 +65,7 @@ class Variant:
     budget_bytes: int = 0  # 0: adapts
     policy: str = ""  # instead of the run's policy
     classes: tuple = ()  # pairs of name and weight
+    tunnels_class: str = ""  # of all tunnels of the proxy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +91,12 @@ class Scenario:
     variants: tuple
     bounds: tuple
     seconds: float = 10
-    ways: tuple = WAYS
+    ways: tuple = ("library", "proxy")
     default_policies: tuple = ("grants",)
+
+    def tunnel_workers(self):
+        groups = {group for variant in self.variants for group in variant.groups if group.tunnel}
+        return {worker for group in groups for worker in group.workers}
 
 
 def _harm(control, goodput, p99):
@@ -132,7 +141,7 @@ def _slow_once(flags):
     large = flags.large or min(rate_bps * _LARGE_S // 8, _LARGE_BYTES_AT_MOST)
     other = Group(OTHER, (0,), large, fan_outs=1, warm_up=False)
     variants = _three(_busy(flags, range(1, link.workers)), other, SlowSenders([0], rate_bps), flags.budget)
-    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15))
+    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15), ways=WAYS)
 
 
 def _slow_again(flags):
@@ -141,7 +150,7 @@ def _slow_again(flags):
     other = Group(OTHER, tuple(slow), flags.again, readers=flags.slow_readers, warm_up=False)
     small = _busy(flags, range(flags.slow_workers, link.workers))
     variants = _three(small, other, SlowSenders(slow, _slow_rate(flags, link)), flags.budget)
-    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15))
+    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15), ways=WAYS)
 
 
 def _dead(flags):
@@ -180,7 +189,7 @@ def _next_to_large_responses(flags, fault, *bounds):
     link = _link(flags, workers=16)
     variants = _three(_busy(flags, range(1, link.workers)), Group(OTHER, (0,), _MEGABYTE), fault, flags.budget)
     bounds = (*_harm(HEALTHY, 0.95, 1.3), Bound("total_goodput_over_healthy", at_least=0.95), *bounds)
-    return Scenario(link, variants, bounds)
+    return Scenario(link, variants, bounds, ways=WAYS)
 
 
 def _pause(flags):
@@ -238,6 +247,56 @@ def _classes(flags):
     return Scenario(link, variants, bounds, ways=("library",))
 
 
+def _mixed_shares(flags):
+    """Calls and tunnels that always have more to receive than the link takes."""
+    link = _link(flags, workers=64, machines=8)
+    calls, tunnels = _calls_and_tunnels(flags, link, readers=4)
+    tunnels = dataclasses.replace(tunnels, name=OTHER)
+    classes = ((SMALL, _CLASS_WEIGHT), (OTHER, 1))
+    variants = (
+        Variant(HEALTHY, (calls, tunnels), budget_bytes=flags.budget),
+        Variant(BAD, (calls, tunnels), budget_bytes=flags.budget, classes=classes, tunnels_class=OTHER),
+    )
+    bounds = (
+        Bound("goodput_over_other", at_least=0.9 * _CLASS_WEIGHT, at_most=1.1 * _CLASS_WEIGHT),
+        Bound(f"total_goodput_over_{HEALTHY}", at_least=0.97),
+    )
+    return Scenario(link, variants, bounds, ways=("proxy",))
+
+
+def _calls_and_tunnels(flags, link, readers=1, interval_s=0.0):
+    """Returns a group of calls and one of tunnels, to different machines."""
+    half = link.machine_count() // 2
+    calls = [worker for worker in range(link.workers) if worker % link.machine_count() < half]
+    tunnels = sorted(set(range(link.workers)) - set(calls))
+    group = Group(SMALL, (), flags.response or 10240, readers=readers, interval_s=interval_s)
+    return tuple(
+        dataclasses.replace(group, workers=tuple(workers), tunnel=tunnel)
+        for workers, tunnel in ((calls, False), (tunnels, True))
+    )
+
+
+def _mixed(small_is_tunnel):
+    """Groups that need less than the link together: a group of each kind, and two of the same kind."""
+
+    def scenario(flags):
+        link = _link(flags, workers=64, machines=8)
+        pair = _calls_and_tunnels(flags, link, interval_s=_MIXED_INTERVAL_S)
+        small, other = reversed(pair) if small_is_tunnel else pair
+        # Other than the interval of the first group, so that they meet in all ways.
+        interval_s = 1.1 * small.interval_s
+        same = dataclasses.replace(small, name=OTHER, interval_s=interval_s)
+        other = dataclasses.replace(other, name=OTHER, interval_s=interval_s)
+        variants = (
+            Variant(ALONE, (small,), budget_bytes=flags.budget),
+            Variant(HEALTHY, (small, same), budget_bytes=flags.budget),
+            Variant(BAD, (small, other), budget_bytes=flags.budget),
+        )
+        return Scenario(link, variants, (Bound(f"p99_over_{HEALTHY}", at_most=1.5),), ways=("proxy",))
+
+    return scenario
+
+
 def _proxy_rto(flags):
     link = _link(flags, workers=32, machines=8)
     small = Group(SMALL, tuple(range(link.workers)), flags.response or 10240)
@@ -260,5 +319,8 @@ SCENARIOS = {
     "slow-merge": _slow_merge,
     "scan": _scan,
     "classes": _classes,
+    "mixed-shares": _mixed_shares,
+    "mixed-calls": _mixed(small_is_tunnel=False),
+    "mixed-tunnels": _mixed(small_is_tunnel=True),
     "proxy-rto": _proxy_rto,
 }

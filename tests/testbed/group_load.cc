@@ -88,6 +88,10 @@ class GroupLoad {
         return absl::InvalidArgumentError(
             absl::StrCat("group \"", group.name(), "\": give workers, readers and timeout_s"));
       }
+      if (!group.via().empty() && (group.messages() > 1 || group.merge_s() > 0)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("group \"", group.name(), "\": via supports neither messages nor merge_s"));
+      }
       if (config_.stock_client() && (group.messages() > 1 || group.merge_s() > 0)) {
         return absl::InvalidArgumentError(
             absl::StrCat("group \"", group.name(), "\": stock_client supports neither messages nor merge_s"));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "tests/testbed/tunnel_caller.h"
 
 namespace sluice::testbed {
 namespace {
@@ -33,6 +34,10 @@ double SecondsBetween(Clock::time_point from, Clock::time_point to) {
 
 absl::Status LoadGroup::Start(std::shared_ptr<Link> link, const std::string& ca) {
   const std::vector<std::string> workers(config_.workers().begin(), config_.workers().end());
+  if (!config_.via().empty()) {
+    for (uint32_t i = 0; i < config_.readers(); ++i) tunnels_.push_back(MakeTunnelCaller(workers, config_.via()));
+    return absl::OkStatus();
+  }
   if (link == nullptr) {
     stubs_ = ConnectByHand(workers);
     return absl::OkStatus();
@@ -60,8 +65,10 @@ v1::GroupReport LoadGroup::Run(const Window& window) {
   {
     std::vector<std::jthread> readers;
     for (uint32_t i = 0; i < config_.readers(); ++i) {
-      readers.emplace_back(
-          [this, &window, i, &report = reports[i]] { Read(*MakeCaller(window), window, /*seed=*/i + 1, report); });
+      readers.emplace_back([this, &window, i, &report = reports[i]] {
+        if (!tunnels_.empty()) return Read(*tunnels_[i], window, /*seed=*/i + 1, report);
+        Read(*MakeCaller(window), window, /*seed=*/i + 1, report);
+      });
     }
   }
   v1::GroupReport all;

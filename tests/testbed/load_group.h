@@ -52,6 +52,7 @@ class LoadGroup {
 
   const v1::LoadGroup config_;
   std::unique_ptr<FanOut> fan_out_;  // null with the stock client
+  std::vector<std::unique_ptr<BlockCaller>> tunnels_;  // of each reader; they keep their connections
   Stubs stubs_;
   CallCap no_cap_{SIZE_MAX};
 };

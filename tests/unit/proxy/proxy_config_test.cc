@@ -57,7 +57,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "listen": ["unix:/run/a", "tls:127.0.0.1:1"], "routes": [{"listen": "127.0.0.1:2", "workers": "w.svc:7000"}],
     "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
-    "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false},
+    "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false,
+                "traffic_class": "queries"},
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
@@ -98,6 +99,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(options->link.schedule.policy, SchedulePolicy::kRolling);
   ASSERT_EQ(options->link.schedule.classes.size(), 1U);
   EXPECT_EQ(options->link.schedule.classes[0].weight, 3);
+  EXPECT_EQ(server.proxy.worker_tunnel_class, "queries");
 }
 
 TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {

@@ -56,55 +56,61 @@ TEST_F(ProxyServerTest, OptionsThatAreOutOfBoundsAreNamed) {
        "tunnels.receive_window is 4095; it must be 0, or 4096 to 1073741824"},
       {[](Options& o) { o.proxy.worker_tunnel_receive_bytes = int64_t{1} << 31; },
        "tunnels.receive_window is 2147483648"},
+      {[](Options& o) { o.proxy.worker_tunnel_class = "scan"; },
+       "tunnels.traffic_class: \"scan\" is not a class of the link, which has no classes"},
       {[](Options& o) { o.proxy.opening_timeout = {}; }, "limits.opening_timeout must be above 0"},
       {[](Options& o) { o.proxy.client_stall_timeout = {}; }, "limits.client_stall_timeout must be above 0"},
   };
   for (const auto& [spoil, why] : cases) {
     Options options{.listeners = {{.address = "127.0.0.1:0", .route = ""}}};
-    EXPECT_TRUE(ProxyServer::Validate(options, SchedulePolicy::kGrants).ok());
+    EXPECT_TRUE(ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants}).ok());
     spoil(options);
-    const absl::Status refused = ProxyServer::Validate(options, SchedulePolicy::kGrants);
+    const absl::Status refused = ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants});
     EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << why;
     EXPECT_THAT(std::string(refused.message()), HasSubstr(why));
   }
   const Options options{.listeners = {{.address = "127.0.0.1:0", .route = ""}}};
-  EXPECT_THAT(ProxyServer::Validate(options, SchedulePolicy::kBatches), HasCode(absl::StatusCode::kInvalidArgument));
-  EXPECT_TRUE(ProxyServer::Validate(options, SchedulePolicy::kRolling).ok());
+  EXPECT_THAT(ProxyServer::Validate(options, {.policy = SchedulePolicy::kBatches}),
+              HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_TRUE(ProxyServer::Validate(options, {.policy = SchedulePolicy::kRolling}).ok());
 }
 
 TEST_F(ProxyServerTest, ACertificateIsNotLentToWhoeverReachesAPort) {
   ProxyServer::Options options{.listeners = {{.address = "127.0.0.1:0", .route = ""}},
                                .tls = TlsOptions{.certificate_file = "c.pem", .key_file = "k.pem"}};
-  const absl::Status refused = ProxyServer::Validate(options, SchedulePolicy::kGrants);
+  const absl::Status refused = ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants});
   EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("listen: \"127.0.0.1:0\""));
   options.listeners = {{.address = "unix:/run/s", .route = ""}, {.address = "localhost:0", .route = "w:1"}};
-  EXPECT_THAT(std::string(ProxyServer::Validate(options, SchedulePolicy::kGrants).message()), HasSubstr("localhost:0"));
+  EXPECT_THAT(std::string(ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants}).message()),
+              HasSubstr("localhost:0"));
   options.listeners.pop_back();
-  EXPECT_TRUE(ProxyServer::Validate(options, SchedulePolicy::kGrants).ok());
+  EXPECT_TRUE(ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants}).ok());
   options.listeners.push_back({.address = "0.0.0.0:0", .route = "", .tls = true});
   options.listener_tls = kListenerTls;
-  EXPECT_TRUE(ProxyServer::Validate(options, SchedulePolicy::kGrants).ok()) << "to whoever shows a certificate";
+  EXPECT_TRUE(ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants}).ok())
+      << "to whoever shows a certificate";
   options.listeners.push_back({.address = "127.0.0.1:0", .route = ""});
-  EXPECT_THAT(std::string(ProxyServer::Validate(options, SchedulePolicy::kGrants).message()),
+  EXPECT_THAT(std::string(ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants}).message()),
               AllOf(HasSubstr("listen: \"127.0.0.1:0\" would let anybody"), HasSubstr("unix:PATH"),
                     HasSubstr("tls:host:port")));
   options.listener_tls.reset();
   options.listeners = {{.address = "127.0.0.1:0", .route = ""}};
   options.tls->certificate_file.clear();
-  EXPECT_TRUE(ProxyServer::Validate(options, SchedulePolicy::kGrants).ok()) << "TLS without a certificate of its own";
+  EXPECT_TRUE(ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants}).ok())
+      << "TLS without a certificate of its own";
 }
 
 TEST_F(ProxyServerTest, ListenersWithTlsNeedItsFilesAndTheFilesSuchAListener) {
   const auto error = [](const ProxyServer::Options& options) {
-    const absl::Status refused = ProxyServer::Validate(options, SchedulePolicy::kGrants);
+    const absl::Status refused = ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants});
     EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument));
     return std::string(refused.message());
   };
   ProxyServer::Options options{.listeners = {{.address = "127.0.0.1:0", .route = "", .tls = true}}};
   EXPECT_THAT(error(options), HasSubstr("listen: \"tls:127.0.0.1:0\" without listener_tls; give its certificate"));
   options.listener_tls = kListenerTls;
-  EXPECT_TRUE(ProxyServer::Validate(options, SchedulePolicy::kGrants).ok());
+  EXPECT_TRUE(ProxyServer::Validate(options, {.policy = SchedulePolicy::kGrants}).ok());
   options.listener_tls->files.client_ca_file = "";
   EXPECT_THAT(error(options), HasSubstr("listener_tls.client_ca is empty"));
   options.listener_tls = kListenerTls;

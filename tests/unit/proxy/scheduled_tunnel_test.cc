@@ -114,6 +114,27 @@ TEST_F(ScheduledTunnelTest, ARequestWaitsUntilTheWindowOfItsResponseFits) {
   EXPECT_THAT(requests_.Await(3), UnorderedElementsAre("a ?", "b ?", "c ?"));
 }
 
+class ScheduledTunnelClassTest : public ScheduledTunnelTest {
+ protected:
+  void SetUp() override {
+    ScheduleOptions schedule = TwoWindows();
+    schedule.classes = {{.name = "queries", .weight = 3}, {.name = "scan", .weight = 1}};
+    StartProxy({.worker_tunnel_class = "scan"}, schedule);
+    executor_.Await([&] { names_.StopClock(); });
+  }
+};
+
+TEST_F(ScheduledTunnelClassTest, TurnsAreInTheClassOfTunnels) {
+  Pair& pair = Add("a");
+  pair.client().Send("?");
+  pair.Answer(std::string(1000, 'x'));
+  EXPECT_EQ(pair.client().ReceiveUntil(std::string(1000, 'x')).size(), 1000U);
+  executor_.Await([&] {
+    EXPECT_EQ(loop_->schedule().ClassState(0).received_bytes, 0);
+    EXPECT_GE(loop_->schedule().ClassState(1).received_bytes, 1000);
+  });
+}
+
 TEST_F(ScheduledTunnelTest, AResponseThatHasEndedLetsTheNextRequestPass) {
   for (const char* name : {"a", "b", "c"}) Add(name).client().Send("?");
   EXPECT_TRUE(AwaitTurns(3));

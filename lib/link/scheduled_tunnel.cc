@@ -64,8 +64,8 @@ void ScheduledTunnel::Stop() {
   if (asked_) End(CallEnd::kAborted);
 }
 
-void ScheduledTunnel::OnRequest(bool wants_response) {
-  Do(turns_.OnRequest(loop_.now(), wants_response));
+void ScheduledTunnel::OnRequest(int64_t bytes, bool wants_response) {
+  Do(turns_.OnRequest(loop_.now(), bytes, wants_response));
   WatchForSilence();
 }
 

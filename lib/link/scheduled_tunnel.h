@@ -46,7 +46,7 @@ class ScheduledTunnel final : private Scheduled {
   ScheduledTunnel& operator=(const ScheduledTunnel&) = delete;
 
   // As in TunnelTurns. The owner then asks passes_requests() and reads() again.
-  void OnRequest(bool wants_response);
+  void OnRequest(int64_t bytes, bool wants_response);
   void OnResponse(int64_t bytes, bool is_response);
   void OnClientStuck(bool stuck);
   bool passes_requests() const { return turns_.passes_requests(); }

@@ -107,7 +107,7 @@ void PassedTunnel::Forward(std::string bytes) {
                          connection_.connect_target(), to_worker ? kWorkerUnscheduled : kOtherUnscheduled,
                          ClientOpening::ProtocolOf(bytes));
   }
-  if (turns_ != nullptr) turns_->OnRequest(!IsControl(bytes.size()));
+  if (turns_ != nullptr) turns_->OnRequest(static_cast<int64_t>(bytes.size()), !IsControl(bytes.size()));
   if (turns_ == nullptr || turns_->passes_requests()) return Pass(std::move(bytes));
   waiting_.append(bytes);
   if (waiting_.size() > StreamSocket::kMaxBacklogBytes) connection_.socket().SetReading(false);

@@ -11,34 +11,56 @@ using std::chrono::nanoseconds;
 constexpr int kPatience = 3;
 // A worker that has just sent all it had sends more soon, or not at all: no packet is on its way.
 constexpr int kShortSilence = 8;
+// The first response may be one of a TLS handshake.
+constexpr nanoseconds kFirstThinking = std::chrono::milliseconds(20);
 // A time of thinking that is not seen again is forgotten by a tenth for each response.
 constexpr double kForget = 0.9;
 
+// 0: not a small piece.
+size_t SizeOf(int64_t bytes) {
+  return bytes <= TunnelTurns::kSmallPieceBytes ? static_cast<size_t>(bytes) : 0;
+}
+
 }  // namespace
 
-// A request that got no response in its turn may be an upload, or have none. Its other bytes pass without a turn.
-TunnelTurns::Step TunnelTurns::OnRequest(TimePoint now, bool wants_response) {
-  if (!passes_requests()) return Step::kNothing;
-  if (!wants_response && believes_) {
-    ignored_ = true;
+// A large request that got no response in its turn may be an upload, or have none. Its other bytes pass without a turn.
+TunnelTurns::Step TunnelTurns::OnRequest(TimePoint now, int64_t bytes, bool wants_response) {
+  if (!passes_requests()) {
+    request_size_ = 0;  // it has several pieces
     return Step::kNothing;
   }
-  if (phase_ == Phase::kQuiet) return given_up_ ? Step::kNothing : Ask(/*for_request=*/true);
+  const size_t size = SizeOf(bytes);
+  const bool had_none = unanswered_sizes_[size] && !answered_sizes_[size];
+  if ((!wants_response && believes_) || had_none) {
+    ignored_ = true;
+    ignored_size_ = had_none ? size : 0;
+    return Step::kNothing;
+  }
+  if (phase_ == Phase::kQuiet) {
+    if (given_up_ && size == 0) return Step::kNothing;
+    request_size_ = size;
+    return Ask(/*for_request=*/true);
+  }
+  request_size_ = answered_ && ends_ ? size : 0;  // otherwise the next response may not be its own
   if (answered_) BeginExchange(now);
   return Step::kNothing;
 }
 
 TunnelTurns::Step TunnelTurns::OnResponse(TimePoint now, const Piece& piece, int64_t part_bytes) {
   response_bytes_ += piece.bytes;
-  ends_ = piece.ends;
   const bool awaited = !answered_;
-  if (piece.is_response && !answered_) OnAnswered(now);
+  const bool announces = !answered_ && announcing_sizes_[SizeOf(piece.bytes)];
+  if (announces) announced_size_ = SizeOf(piece.bytes);
+  const bool is_response = piece.is_response && !announces;
+  ends_ = piece.ends && is_response;
+  if (is_response && !answered_) OnAnswered(now);
   if (phase_ == Phase::kQuiet) {
     if (piece.bytes <= kSmallPieceBytes) return Step::kNothing;
     OnSurprise(now, awaited);
     return Ask(/*for_request=*/false);
   }
   if (phase_ != Phase::kTurn) return Step::kNothing;
+  whole_size_ = ends_ && response_bytes_ == piece.bytes ? SizeOf(piece.bytes) : 0;
   if (answered_) last_ = now;
   turn_bytes_ += piece.bytes;
   return turn_bytes_ < part_bytes ? Step::kNothing : Ask(/*for_request=*/false);
@@ -47,7 +69,9 @@ TunnelTurns::Step TunnelTurns::OnResponse(TimePoint now, const Piece& piece, int
 void TunnelTurns::OnAnswered(TimePoint now) {
   answered_ = true;
   given_up_ = false;
-  const auto slowest = std::chrono::duration_cast<nanoseconds>(thinking_ * kForget);
+  answered_sizes_.set(request_size_);
+  const nanoseconds slowest =
+      last_thinking_ == nanoseconds(0) ? kFirstThinking : std::chrono::duration_cast<nanoseconds>(thinking_ * kForget);
   last_thinking_ = now - requested_;
   thinking_ = std::min<nanoseconds>(std::max(last_thinking_, slowest), kMostThinking);
 }
@@ -56,7 +80,9 @@ void TunnelTurns::OnAnswered(TimePoint now) {
 void TunnelTurns::OnSurprise(TimePoint now, bool awaited) {
   ++surprises_;
   if (awaited) return;
-  if (ignored_) believes_ = false;
+  if (ignored_ && ignored_size_ == 0) believes_ = false;
+  if (ignored_) answered_sizes_.set(ignored_size_);
+  if (!ignored_ && whole_size_ > 0) announcing_sizes_.set(whole_size_);
   if (now - last_ < kMostPause) pause_ = std::min<nanoseconds>(2 * (now - last_), kMostPause);
 }
 
@@ -84,7 +110,13 @@ TunnelTurns::Step TunnelTurns::OnClientStuck(bool stuck) {
 
 TunnelTurns::Step TunnelTurns::OnTimer(TimePoint now, nanoseconds silence) {
   if (now < Due(silence)) return Step::kNothing;
+  // A small piece that seemed to come before the response was all of it.
+  if (!answered_ && announced_size_ > 0) {
+    announcing_sizes_.reset(announced_size_);
+    answered_ = true;
+  }
   given_up_ = !answered_;
+  if (given_up_) unanswered_sizes_.set(request_size_);
   pause_ /= 2;  // as long as no surprise follows
   phase_ = Phase::kQuiet;
   response_bytes_ = 0;
@@ -112,6 +144,8 @@ void TunnelTurns::BeginExchange(TimePoint now) {
   answered_ = false;
   ends_ = false;
   ignored_ = false;
+  whole_size_ = 0;
+  announced_size_ = 0;
   response_bytes_ = 0;
   requested_ = now;
   last_ = now;

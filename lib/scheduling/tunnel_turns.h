@@ -1,6 +1,8 @@
 #pragma once
 
+#include <bitset>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "sluice/time_point.h"
@@ -40,8 +42,9 @@ class TunnelTurns {
   };
 
   // The client sends bytes. `wants_response`: false for bytes that seem to have no response. If one came nevertheless,
-  // all bytes count from then on.
-  Step OnRequest(TimePoint now, bool wants_response = true);
+  // all bytes count from then on. Small pieces of a size that got no response before seem to have none, too, such as
+  // HTTP/2's PING and WINDOW_UPDATE together in a record of TLS.
+  Step OnRequest(TimePoint now, int64_t bytes, bool wants_response = true);
   // Bytes of the worker have come.
   struct Piece {
     int64_t bytes = 0;
@@ -84,9 +87,19 @@ class TunnelTurns {
   bool ends_ = false;         // the last piece ended
   bool given_up_ = false;
   bool ignored_ = false;  // bytes passed that seemed to have no response
-  bool believes_ = true;  // that `wants_response` is right
-  TimePoint requested_;   // when the last request passed
-  TimePoint last_;        // the last request or response in this turn
+  // The sizes of small requests that got a response at any time, and in no turn. Size 0 is any other size. Otherwise a
+  // piece that has no response would hold a window in vain each time, or the next request would pass without a turn.
+  using Sizes = std::bitset<kSmallPieceBytes + 1>;
+  Sizes answered_sizes_{1};
+  Sizes unanswered_sizes_;
+  Sizes announcing_sizes_;     // of small pieces of the worker that seemed to be a whole response, and more followed
+  size_t request_size_ = 0;    // of the last request
+  size_t ignored_size_ = 0;    // of the bytes that passed
+  size_t whole_size_ = 0;      // of the response, if it is a small piece
+  size_t announced_size_ = 0;  // of a small piece that came and did not count as the response
+  bool believes_ = true;       // that `wants_response` is right
+  TimePoint requested_;        // when the last request passed
+  TimePoint last_;             // the last request or response in this turn
   int64_t turn_bytes_ = 0;
   int64_t response_bytes_ = 0;
   std::chrono::nanoseconds thinking_ = kMostThinking;  // the longest recent time until a response began

@@ -16,11 +16,13 @@ class TunnelTurnsTest : public ::testing::Test {
   using Step = TunnelTurns::Step;
   static constexpr int64_t kPart = 10'000;
   static constexpr int64_t kWindow = 2920;
+  static constexpr int64_t kRequest = 1000;
+  static constexpr int64_t kControl = 39;
   static constexpr std::chrono::nanoseconds kSilence = 5ms;
 
   // A turn that began with a request, `think` before a window of the response came.
   void BeginResponse(TimePoint now, std::chrono::nanoseconds think = 1ms) {
-    EXPECT_EQ(turns_.OnRequest(now), Step::kAsk);
+    EXPECT_EQ(turns_.OnRequest(now, kRequest), Step::kAsk);
     EXPECT_EQ(turns_.OnGranted(now), Step::kNothing);
     EXPECT_EQ(turns_.OnResponse(now + think, {.bytes = kWindow}, kPart), Step::kNothing);
   }
@@ -37,10 +39,10 @@ class TunnelTurnsTest : public ::testing::Test {
 };
 
 TEST_F(TunnelTurnsTest, ARequestWaitsForItsTurn) {
-  EXPECT_EQ(turns_.OnRequest(At(0ms)), Step::kAsk);
+  EXPECT_EQ(turns_.OnRequest(At(0ms), kRequest), Step::kAsk);
   EXPECT_FALSE(turns_.passes_requests());
   EXPECT_FALSE(turns_.reads());
-  EXPECT_EQ(turns_.OnRequest(At(1ms)), Step::kNothing) << "it asks once";
+  EXPECT_EQ(turns_.OnRequest(At(1ms), kRequest), Step::kNothing) << "it asks once";
   EXPECT_EQ(turns_.OnGranted(At(2ms)), Step::kNothing);
   EXPECT_TRUE(turns_.passes_requests());
   EXPECT_TRUE(turns_.reads());
@@ -57,7 +59,7 @@ TEST_F(TunnelTurnsTest, AResponseEndsWithSilence) {
 }
 
 TEST_F(TunnelTurnsTest, AWorkerMayThinkForLongerThanAResponseMayPause) {
-  turns_.OnRequest(At(0ms));
+  turns_.OnRequest(At(0ms), kRequest);
   turns_.OnGranted(At(10ms));
   EXPECT_EQ(EndBySilence(), At(10ms) + TunnelTurns::kMostThinking);
 }
@@ -67,14 +69,14 @@ TEST_F(TunnelTurnsTest, AWorkerThatAlwaysRespondsSoonIsGivenUpSooner) {
     BeginResponse(At(i * 1000ms), 2ms);
     EndBySilence();
   }
-  turns_.OnRequest(At(100'000ms));
+  turns_.OnRequest(At(100'000ms), kRequest);
   turns_.OnGranted(At(100'000ms));
   EXPECT_EQ(EndBySilence(), At(100'000ms) + 3 * 2ms + kSilence);
   // It took longer, and the tunnel learns it.
   EXPECT_EQ(turns_.OnResponse(At(100'050ms), {.bytes = kWindow}, kPart), Step::kAsk);
   turns_.OnGranted(At(100'050ms));
   EndBySilence();
-  turns_.OnRequest(At(101'000ms));
+  turns_.OnRequest(At(101'000ms), kRequest);
   turns_.OnGranted(At(101'000ms));
   EXPECT_EQ(EndBySilence(), At(101'000ms) + 3 * 50ms + kSilence);
 }
@@ -96,7 +98,7 @@ TEST_F(TunnelTurnsTest, AfterAPartTheTunnelAsksAgainAndHoldsTheRest) {
 
 TEST_F(TunnelTurnsTest, TheNextRequestNeedsNoTurnOfItsOwnWhileOneLasts) {
   BeginResponse(At(0ms));
-  EXPECT_EQ(turns_.OnRequest(At(2ms)), Step::kNothing);
+  EXPECT_EQ(turns_.OnRequest(At(2ms), kRequest), Step::kNothing);
   EXPECT_TRUE(turns_.passes_requests());
   EXPECT_EQ(turns_.response_bytes(), 0) << "another response is expected";
   EXPECT_GT(turns_.Due(kSilence), At(2ms) + kSilence) << "its worker may think";
@@ -145,39 +147,137 @@ TEST_F(TunnelTurnsTest, ALongPauseIsNotWaitedFor) {
 
 TEST_F(TunnelTurnsTest, SmallPiecesOfAQuietTunnelTakeNoTurn) {
   EXPECT_EQ(turns_.OnResponse(At(0ms), {.bytes = TunnelTurns::kSmallPieceBytes}, kPart), Step::kNothing);
-  EXPECT_EQ(turns_.OnRequest(At(1ms), /*wants_response=*/false), Step::kNothing);
+  EXPECT_EQ(turns_.OnRequest(At(1ms), kControl, /*wants_response=*/false), Step::kNothing);
   EXPECT_TRUE(turns_.passes_requests());
   EXPECT_EQ(turns_.phase(), Phase::kQuiet);
 }
 
 TEST_F(TunnelTurnsTest, BytesThatAreNoResponseDoNotEndTheWaitForIt) {
-  turns_.OnRequest(At(0ms));
+  turns_.OnRequest(At(0ms), kRequest);
   turns_.OnGranted(At(0ms));
   turns_.OnResponse(At(1ms), {.bytes = 40, .is_response = false}, kPart);
   EXPECT_EQ(turns_.Due(kSilence), At(0ms) + TunnelTurns::kMostThinking);
 }
 
 TEST_F(TunnelTurnsTest, BytesThatGetAResponseNevertheless) {
-  turns_.OnRequest(At(0ms), /*wants_response=*/false);
+  turns_.OnRequest(At(0ms), kControl, /*wants_response=*/false);
   EXPECT_EQ(turns_.OnResponse(At(1ms), {.bytes = kWindow}, kPart), Step::kAsk);
   turns_.OnGranted(At(1ms));
   EndBySilence();
-  EXPECT_EQ(turns_.OnRequest(At(100ms), /*wants_response=*/false), Step::kAsk) << "they count from now on";
+  EXPECT_EQ(turns_.OnRequest(At(100ms), kControl, /*wants_response=*/false), Step::kAsk) << "they count from now on";
+}
+
+TEST_F(TunnelTurnsTest, ASmallPieceThatGetsNoResponseTakesOneTurnByItsSize) {
+  constexpr int64_t kAcknowledgement = 69;
+  constexpr int64_t kCall = 56;
+  turns_.OnRequest(At(0ms), kAcknowledgement);
+  turns_.OnGranted(At(0ms));
+  TimePoint now = EndBySilence();
+  // The next call is not the rest of an upload.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(turns_.OnRequest(now, kCall), Step::kAsk);
+    turns_.OnGranted(now);
+    turns_.OnResponse(now + 1ms, {.bytes = kWindow, .ends = true}, kPart);
+    EXPECT_EQ(turns_.OnRequest(now + 1ms, kAcknowledgement), Step::kNothing);
+    now = EndBySilence();
+    EXPECT_LT(now, At(0ms) + TunnelTurns::kMostThinking + 20ms) << "no turn waits for a response";
+    EXPECT_EQ(turns_.OnRequest(now, kAcknowledgement), Step::kNothing);
+    EXPECT_EQ(turns_.phase(), Phase::kQuiet);
+  }
+}
+
+TEST_F(TunnelTurnsTest, ASizeThatGotAResponseLateWantsOneFromThenOn) {
+  constexpr int64_t kCall = 56;
+  turns_.OnRequest(At(0ms), kCall);
+  turns_.OnGranted(At(0ms));
+  TimePoint now = EndBySilence();
+  EXPECT_EQ(turns_.OnResponse(now, {.bytes = kWindow}, kPart), Step::kAsk);
+  turns_.OnGranted(now);
+  now = EndBySilence();
+  EXPECT_EQ(turns_.OnRequest(now, kCall), Step::kAsk);
+  // Also if it had passed without a turn.
+  constexpr int64_t kOther = 57;
+  turns_.OnGranted(now);
+  turns_.OnResponse(now, {.bytes = kWindow}, kPart);
+  now = EndBySilence();
+  turns_.OnRequest(now, kOther);
+  turns_.OnGranted(now);
+  now = EndBySilence();
+  EXPECT_EQ(turns_.OnRequest(now + 1000ms, kOther), Step::kNothing);
+  EXPECT_EQ(turns_.OnResponse(now + 1001ms, {.bytes = kWindow}, kPart), Step::kAsk);
+  turns_.OnGranted(now + 1001ms);
+  now = EndBySilence();
+  EXPECT_EQ(turns_.OnRequest(now, kOther), Step::kAsk);
+}
+
+TEST_F(TunnelTurnsTest, AResponseThatMayBeToOtherBytesTeachesNothing) {
+  constexpr int64_t kAcknowledgement = 69;
+  constexpr int64_t kCall = 56;
+  BeginResponse(At(0ms));
+  // Within a response, together with a call in its turn, and while both wait for one.
+  turns_.OnRequest(At(1ms), kAcknowledgement);
+  turns_.OnResponse(At(2ms), {.bytes = kWindow, .ends = true}, kPart);
+  turns_.OnRequest(At(2ms), kAcknowledgement);
+  turns_.OnRequest(At(3ms), kCall);
+  turns_.OnResponse(At(4ms), {.bytes = kWindow, .ends = true}, kPart);
+  TimePoint now = EndBySilence();
+  EXPECT_EQ(turns_.OnRequest(now, kAcknowledgement), Step::kAsk);
+  turns_.OnRequest(now, kCall);
+  turns_.OnGranted(now);
+  turns_.OnResponse(now, {.bytes = kWindow, .ends = true}, kPart);
+  EXPECT_EQ(turns_.OnRequest(now, kAcknowledgement), Step::kNothing);
+  now = EndBySilence();
+  EXPECT_EQ(turns_.OnRequest(now, kAcknowledgement), Step::kNothing) << "the last one had no response";
+  EXPECT_EQ(turns_.phase(), Phase::kQuiet);
+}
+
+TEST_F(TunnelTurnsTest, AfterTheFirstResponseAWorkerMayThinkForLongerButNotForever) {
+  BeginResponse(At(0ms), 1ms);
+  const TimePoint now = EndBySilence();
+  turns_.OnRequest(now, kRequest);
+  turns_.OnGranted(now);
+  EXPECT_EQ(EndBySilence(), now + 3 * 20ms + kSilence);
+}
+
+TEST_F(TunnelTurnsTest, ASmallPieceThatComesBeforeAResponseDoesNotEndIt) {
+  constexpr int64_t kPing = 52;
+  const auto begin = [this](TimePoint now) {
+    EXPECT_EQ(turns_.OnRequest(now, kRequest), Step::kAsk);
+    turns_.OnGranted(now);
+    turns_.OnResponse(now, {.bytes = kPing, .ends = true}, kPart);
+  };
+  begin(At(0ms));
+  TimePoint now = EndBySilence();
+  EXPECT_EQ(now, At(0ms) + kSilence / 8);
+  EXPECT_EQ(turns_.OnResponse(now, {.bytes = kWindow}, kPart), Step::kAsk);
+  turns_.OnGranted(now);
+  now = EndBySilence();
+  begin(now);
+  EXPECT_GT(turns_.Due(kSilence), now + kSilence) << "the response is still to come";
+  turns_.OnResponse(now + 1ms, {.bytes = kWindow, .ends = true}, kPart);
+  EXPECT_EQ(turns_.surprises(), 1);
+  // Once it is all that comes, it is a response again.
+  now = EndBySilence();
+  begin(now);
+  now = EndBySilence();
+  begin(now);
+  EXPECT_EQ(turns_.Due(kSilence), now + kSilence / 8);
 }
 
 TEST_F(TunnelTurnsTest, AnUploadTakesOneTurn) {
-  turns_.OnRequest(At(0ms));
+  turns_.OnRequest(At(0ms), kRequest);
   turns_.OnGranted(At(0ms));
   TimePoint now = At(0ms);
-  for (; now < At(0ms) + TunnelTurns::kMostThinking; now += 10ms) EXPECT_EQ(turns_.OnRequest(now), Step::kNothing);
+  for (; now < At(0ms) + TunnelTurns::kMostThinking; now += 10ms)
+    EXPECT_EQ(turns_.OnRequest(now, kRequest), Step::kNothing);
   EndBySilence();
-  EXPECT_EQ(turns_.OnRequest(now), Step::kNothing);
+  EXPECT_EQ(turns_.OnRequest(now, kRequest), Step::kNothing);
   EXPECT_TRUE(turns_.passes_requests());
   // Its response comes, and the next request waits again.
   EXPECT_EQ(turns_.OnResponse(now + 1ms, {.bytes = kWindow}, kPart), Step::kAsk);
   turns_.OnGranted(now + 1ms);
   EndBySilence();
-  EXPECT_EQ(turns_.OnRequest(now + 1000ms), Step::kAsk);
+  EXPECT_EQ(turns_.OnRequest(now + 1000ms, kRequest), Step::kAsk);
 }
 
 TEST_F(TunnelTurnsTest, AClientThatDoesNotReadGivesItsTurnUp) {

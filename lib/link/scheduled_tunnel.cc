@@ -80,12 +80,25 @@ void ScheduledTunnel::OnResponse(int64_t bytes, bool is_response) {
   in_response_ = false;
 }
 
-// A sender with more bytes sends full packets.
+// A sender with more bytes sends full packets, and fills the rest of a window that has no whole number of packets: the
+// first one, and each one after the kernel has forgotten the clamp.
 bool ScheduledTunnel::Ends(int64_t bytes) {
   packet_bytes_ += bytes;
-  const bool ends = packet_bytes_ % full_packet_bytes_ != 0;
-  if (ends) packet_bytes_ = 0;
-  return ends;
+  const int64_t rest_bytes = packet_bytes_ % full_packet_bytes_;
+  if (rest_bytes == 0) return false;
+  packet_bytes_ = 0;
+  const std::optional<TcpSocket> tcp = owner_.tcp();
+  if (!tcp.has_value()) return true;
+  const int64_t advertised_bytes = tcp->info.receive_window_bytes.value_or(0);
+  const bool broken = advertised_bytes % full_packet_bytes_ != 0 || advertised_bytes > window_bytes_;
+  if (broken && turns_.phase() == TunnelTurns::Phase::kTurn) MendWindow();
+  return rest_bytes != advertised_bytes % full_packet_bytes_;
+}
+
+// A small packet moves a window that was wider by less than a packet. What is left of it would end below one packet,
+// and the sender would wait for its probe timer.
+void ScheduledTunnel::MendWindow() {
+  owner_.set_window(static_cast<int>(std::max(window_bytes_, kLeastWindowPackets * full_packet_bytes_)));
 }
 
 void ScheduledTunnel::OnClientStuck(bool stuck) {
@@ -123,10 +136,9 @@ void ScheduledTunnel::Ask() {
     full_packet_bytes_ = std::min<int64_t>(full_packet_bytes_, tcp->info.packet_payload_bytes);
   }
   const int64_t window_bytes = before.has_value() && prompt_ ? WiderWindow(tcp, state) : NarrowWindow(tcp, plan_bytes);
-  // The kernel cannot take back what it has advertised before. It also forgets the window that was set when it first
-  // sees how much memory packets take (Linux 6.18: tcp_measure_rcv_mss).
+  // The kernel cannot take back what it has advertised before.
   const int64_t advertised_bytes = tcp.has_value() ? tcp->info.receive_window_bytes.value_or(0) : 0;
-  resize_ = std::exchange(window_bytes_, window_bytes) != window_bytes || advertised_bytes > window_bytes;
+  window_bytes_ = window_bytes;
   const int64_t charged_bytes = std::max(window_bytes, advertised_bytes);
   const CallRequest request{
       .response_bytes = std::max(charged_bytes, turns_.response_bytes()), .tag = tag(), .window_bytes = charged_bytes};
@@ -149,7 +161,9 @@ void ScheduledTunnel::EndFilling() {
 // In full packets: a sender fills the rest of a window with a small one, which would look like the end of a response.
 int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const {
   const bool thinks = turns_.last_thinking() > silence_;
-  const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_;
+  // Otherwise what is left of a window may be below one packet.
+  const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_ &&
+                             tcp->info.receive_window_bytes.value_or(0) % full_packet_bytes_ == 0;
   const int64_t least_bytes =
       full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(plan_bytes, full_packet_bytes_));
   return widened_ ? std::max(least_bytes, LeastWindowAfterWider(tcp)) : least_bytes;
@@ -170,7 +184,7 @@ void ScheduledTunnel::Grant(int64_t) {
   const TunnelTurns::Step step = turns_.OnGranted(loop_.now());
   Do(step);
   if (step != TunnelTurns::Step::kNothing) return;
-  if (std::exchange(resize_, false)) owner_.set_window(static_cast<int>(window_bytes_));
+  owner_.set_window(static_cast<int>(window_bytes_));
   WatchForSilence();
   if (!in_response_) owner_.on_turn();
 }

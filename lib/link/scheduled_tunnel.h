@@ -65,6 +65,7 @@ class ScheduledTunnel final : private Scheduled {
   int64_t NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const;
   int64_t WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state);
   bool Ends(int64_t bytes);
+  void MendWindow();
   void End(CallEnd end);
   void EndFilling();
   void WatchForSilence();
@@ -78,7 +79,6 @@ class ScheduledTunnel final : private Scheduled {
   bool in_response_ = false;       // within OnResponse
   int64_t window_bytes_ = 0;       // the window of the last turn that the tunnel asked for
   bool widened_ = false;           // the window was wider than at first
-  bool resize_ = false;            // window_bytes_ has changed, and the kernel does not know yet
   bool prompt_ = false;            // that turn began at once
   int64_t full_packet_bytes_ = 1;  // payload of a full packet
   int64_t packet_bytes_ = 0;       // received since the last packet that was not full

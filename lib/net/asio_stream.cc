@@ -54,7 +54,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   size_t unsent_bytes() const { return unsent_bytes_; }
   void SetReading(bool reading);
   void SetReceiveWindow(int bytes) {
-    if (connected_ && described_.has_value()) sluice::SetReceiveWindow(fd_, bytes);
+    if (connected_ && described_.has_value()) receive_window_.Set(fd_, bytes);
   }
   // No event comes after this.
   void Close();
@@ -95,10 +95,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const std::string server_name_;
   StreamSocketEvents* events_;  // null: closed
   stream_protocol::socket socket_;
-  int fd_ = -1;                         // of socket_
-  bool accepted_ = false;               // by a listener
-  bool may_stall_ = false;              // as in Executor::ConnectOptions
-  bool bounded_ = false;                // by its receive_buffer_bytes
+  int fd_ = -1;             // of socket_
+  bool accepted_ = false;   // by a listener
+  bool may_stall_ = false;  // as in Executor::ConnectOptions
+  bool bounded_ = false;    // by its receive_buffer_bytes
+  ReceiveWindow receive_window_;
   bool tls_later_ = false;              // as in Executor::ConnectOptions, too
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete

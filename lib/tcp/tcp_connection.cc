@@ -39,6 +39,12 @@ void Set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof(value));
 }
 
+int Get(int fd, int level, int option) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, level, option, &value, &size) == 0 ? value : 0;
+}
+
 TcpEndpoint EndpointOf(const sockaddr_storage& storage) {
   if (storage.ss_family == AF_INET) {
     sockaddr_in v4;
@@ -69,19 +75,45 @@ void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
 
 // A larger buffer would let the kernel advertise more, before the clamp is set again: see ScheduledTunnel.
 constexpr int kSmallWindowBytes = 8 << 10;
-constexpr int64_t kMostReceiveBufferBytes = 1 << 30;
+// Packets that fill only a part of their memory must fit, too: otherwise the kernel drops what it has advertised.
+constexpr double kAmple = 3;
+constexpr double kMostReceiveBufferBytes = 1 << 30;
 
 int ReceiveBufferFor(int window_bytes) {
-  return static_cast<int>(window_bytes * int64_t{7} / 5);
+  return static_cast<int>(window_bytes * ReceiveWindow::kLeastMemory);
 }
 
 // Each option alone is not enough: a larger buffer does not raise the clamp that the connection began with, and a clamp
 // is overwritten from the buffer (Linux 6.18).
-void SetReceiveWindow(int fd, int window_bytes) {
-  // Packets that fill only a part of their memory must fit, too: otherwise the kernel drops what it has advertised.
-  const int ample_bytes = static_cast<int>(std::min<int64_t>(int64_t{3} * window_bytes, kMostReceiveBufferBytes));
-  Set(fd, SOL_SOCKET, SO_RCVBUF, window_bytes > kSmallWindowBytes ? ample_bytes : ReceiveBufferFor(window_bytes));
-  Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, window_bytes);
+void ReceiveWindow::Set(int fd, int window_bytes) {
+  TcpInfo info;
+  // The kernel measures smaller packets, such as those of a handshake, too.
+  const bool measured = ReadTcpInfo(fd, info) && info.largest_received_bytes >= info.packet_payload_bytes;
+  if (measured) LearnMemory(fd);
+  const int most_bytes = window_bytes + (measured ? RoundedAway(info, window_bytes) : 0);
+  const double memory = most_bytes > kSmallWindowBytes ? std::max(kAmple, memory_) : memory_;
+  const auto buffer_bytes = static_cast<int>(std::min(memory * most_bytes + 1, kMostReceiveBufferBytes));
+  sluice::Set(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
+  sluice::Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, most_bytes);
+  clamp_bytes_ = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
+}
+
+// When the kernel has seen how much memory the packets take, it overwrites the clamp with the window of the whole
+// buffer (Linux 6.18: tcp_measure_rcv_mss). Packets of grpc-go take 3.6 times their bytes between network namespaces,
+// so that a window of one packet was below a packet, and each packet waited for the sender's probe timer.
+void ReceiveWindow::LearnMemory(int fd) {
+  const int clamp_bytes = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
+  if (clamp_bytes <= 0 || clamp_bytes == clamp_bytes_) return;
+  const int buffer_bytes = Get(fd, SOL_SOCKET, SO_RCVBUF) / 2;  // the kernel has doubled it
+  memory_ = std::max(kLeastMemory, static_cast<double>(buffer_bytes) / clamp_bytes);
+}
+
+// The kernel rounds a window down to whole packets when it changes it, and does not change one by less than a packet. A
+// window that bytes of a handshake have left below a packet would stay so.
+int ReceiveWindow::RoundedAway(const TcpInfo& info, int window_bytes) {
+  const uint32_t now_bytes = info.receive_window_bytes.value_or(0);
+  const bool broken = now_bytes % info.largest_received_bytes != 0 && now_bytes < static_cast<uint32_t>(window_bytes);
+  return broken ? static_cast<int>(info.largest_received_bytes) - 1 : 0;
 }
 
 // With SO_RCVLOWAT the kernel acknowledges two packets at once, since it thinks that the reader waits for more

@@ -65,7 +65,11 @@ void ScheduledTunnel::Stop() {
 }
 
 void ScheduledTunnel::OnRequest(int64_t bytes, bool wants_response) {
+  const bool within_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
   Do(turns_.OnRequest(loop_.now(), bytes, wants_response));
+  if (within_turn && WindowIsBroken(owner_.tcp())) {
+    owner_.set_window(static_cast<int>(window_bytes_ + kLeastWindowPackets * full_packet_bytes_));
+  }
   WatchForSilence();
 }
 
@@ -80,25 +84,19 @@ void ScheduledTunnel::OnResponse(int64_t bytes, bool is_response) {
   in_response_ = false;
 }
 
-// A sender with more bytes sends full packets, and fills the rest of a window that has no whole number of packets: the
-// first one, and each one after the kernel has forgotten the clamp.
+// A sender with more bytes sends full packets.
 bool ScheduledTunnel::Ends(int64_t bytes) {
   packet_bytes_ += bytes;
-  const int64_t rest_bytes = packet_bytes_ % full_packet_bytes_;
-  if (rest_bytes == 0) return false;
-  packet_bytes_ = 0;
-  const std::optional<TcpSocket> tcp = owner_.tcp();
-  if (!tcp.has_value()) return true;
-  const int64_t advertised_bytes = tcp->info.receive_window_bytes.value_or(0);
-  const bool broken = advertised_bytes % full_packet_bytes_ != 0 || advertised_bytes > window_bytes_;
-  if (broken && turns_.phase() == TunnelTurns::Phase::kTurn) MendWindow();
-  return rest_bytes != advertised_bytes % full_packet_bytes_;
+  const bool ends = packet_bytes_ % full_packet_bytes_ != 0;
+  if (ends) packet_bytes_ = 0;
+  return ends;
 }
 
-// A small packet moves a window that was wider by less than a packet. What is left of it would end below one packet,
-// and the sender would wait for its probe timer.
-void ScheduledTunnel::MendWindow() {
-  owner_.set_window(static_cast<int>(std::max(window_bytes_, kLeastWindowPackets * full_packet_bytes_)));
+// The kernel moves a window by whole packets. Small packets may leave less than one, which then does not move any more,
+// and the sender waits for its probe timer, 200 ms, before each further piece. A window that is wider by two packets
+// moves.
+bool ScheduledTunnel::WindowIsBroken(const std::optional<TcpSocket>& tcp) const {
+  return tcp.has_value() && tcp->info.receive_window_bytes.value_or(full_packet_bytes_) < full_packet_bytes_;
 }
 
 void ScheduledTunnel::OnClientStuck(bool stuck) {
@@ -138,8 +136,8 @@ void ScheduledTunnel::Ask() {
   const int64_t window_bytes = before.has_value() && prompt_ ? WiderWindow(tcp, state) : NarrowWindow(tcp, plan_bytes);
   // The kernel cannot take back what it has advertised before.
   const int64_t advertised_bytes = tcp.has_value() ? tcp->info.receive_window_bytes.value_or(0) : 0;
-  window_bytes_ = window_bytes;
-  const int64_t charged_bytes = std::max(window_bytes, advertised_bytes);
+  window_bytes_ = window_bytes + (WindowIsBroken(tcp) ? kLeastWindowPackets * full_packet_bytes_ : 0);
+  const int64_t charged_bytes = std::max(window_bytes_, advertised_bytes);
   const CallRequest request{
       .response_bytes = std::max(charged_bytes, turns_.response_bytes()), .tag = tag(), .window_bytes = charged_bytes};
   BlockId block = 0;
@@ -161,9 +159,7 @@ void ScheduledTunnel::EndFilling() {
 // In full packets: a sender fills the rest of a window with a small one, which would look like the end of a response.
 int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const {
   const bool thinks = turns_.last_thinking() > silence_;
-  // Otherwise what is left of a window may be below one packet.
-  const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_ &&
-                             tcp->info.receive_window_bytes.value_or(0) % full_packet_bytes_ == 0;
+  const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_;
   const int64_t least_bytes =
       full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(plan_bytes, full_packet_bytes_));
   return widened_ ? std::max(least_bytes, LeastWindowAfterWider(tcp)) : least_bytes;

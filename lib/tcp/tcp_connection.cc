@@ -73,47 +73,42 @@ void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
   if (receive_buffer_bytes > 0) Set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
 }
 
-// A larger buffer would let the kernel advertise more, before the clamp is set again: see ScheduledTunnel.
-constexpr int kSmallWindowBytes = 8 << 10;
-// Packets that fill only a part of their memory must fit, too: otherwise the kernel drops what it has advertised.
-constexpr double kAmple = 3;
 constexpr double kMostReceiveBufferBytes = 1 << 30;
 
+// Measured between network namespaces (Linux 6.18). The kernel doubles SO_RCVBUF, and a part of that is room for bytes.
+// If it has room for a window and a half, a window of one packet does not move after a small packet: what is left of it
+// is below a packet, and the sender waits for its probe timer, 200 ms, before each further one. Windows of two and
+// three packets then take one more while nobody reads. With room for exactly one window nothing of that happens, or up
+// to 1.37. Packets that fill only a part of their memory fit nevertheless, since the kernel collapses them.
+//
+// From five packets on, one and a half windows come while nobody reads, since packets that lie behind each other share
+// their memory.
+constexpr double kRoom = 1.125;  // in windows
+
 int ReceiveBufferFor(int window_bytes) {
-  return static_cast<int>(window_bytes * ReceiveWindow::kLeastMemory);
+  return static_cast<int>(kRoom * window_bytes);  // a new connection expects packets to take twice their bytes
 }
 
 // Each option alone is not enough: a larger buffer does not raise the clamp that the connection began with, and a clamp
-// is overwritten from the buffer (Linux 6.18).
+// is overwritten from the buffer.
 void ReceiveWindow::Set(int fd, int window_bytes) {
-  TcpInfo info;
-  // The kernel measures smaller packets, such as those of a handshake, too.
-  const bool measured = ReadTcpInfo(fd, info) && info.largest_received_bytes >= info.packet_payload_bytes;
-  if (measured) LearnMemory(fd);
-  const int most_bytes = window_bytes + (measured ? RoundedAway(info, window_bytes) : 0);
-  const double memory = most_bytes > kSmallWindowBytes ? std::max(kAmple, memory_) : memory_;
-  const auto buffer_bytes = static_cast<int>(std::min(memory * most_bytes + 1, kMostReceiveBufferBytes));
-  sluice::Set(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
-  sluice::Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, most_bytes);
+  LearnMemory(fd);
+  // SO_RCVLOWAT is at most SO_RCVBUF, and must be above the window: see AcknowledgeUnread.
+  const double buffer_bytes = std::max(kRoom * memory_, 1.0) * window_bytes + 1;
+  sluice::Set(fd, SOL_SOCKET, SO_RCVBUF, static_cast<int>(std::min(buffer_bytes, kMostReceiveBufferBytes)));
+  sluice::Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, window_bytes);
   clamp_bytes_ = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
 }
 
-// When the kernel has seen how much memory the packets take, it overwrites the clamp with the window of the whole
-// buffer (Linux 6.18: tcp_measure_rcv_mss). Packets of grpc-go take 3.6 times their bytes between network namespaces,
-// so that a window of one packet was below a packet, and each packet waited for the sender's probe timer.
+// When the kernel has seen how much memory the packets take, it overwrites the clamp with the room of the whole buffer
+// (Linux 6.18: tcp_measure_rcv_mss). Full packets take 1.6 times their bytes, and those of grpc-go with TLS 3.6 times.
 void ReceiveWindow::LearnMemory(int fd) {
   const int clamp_bytes = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
-  if (clamp_bytes <= 0 || clamp_bytes == clamp_bytes_) return;
-  const int buffer_bytes = Get(fd, SOL_SOCKET, SO_RCVBUF) / 2;  // the kernel has doubled it
-  memory_ = std::max(kLeastMemory, static_cast<double>(buffer_bytes) / clamp_bytes);
-}
-
-// The kernel rounds a window down to whole packets when it changes it, and does not change one by less than a packet. A
-// window that bytes of a handshake have left below a packet would stay so.
-int ReceiveWindow::RoundedAway(const TcpInfo& info, int window_bytes) {
-  const uint32_t now_bytes = info.receive_window_bytes.value_or(0);
-  const bool broken = now_bytes % info.largest_received_bytes != 0 && now_bytes < static_cast<uint32_t>(window_bytes);
-  return broken ? static_cast<int>(info.largest_received_bytes) - 1 : 0;
+  if (clamp_bytes_ == 0 || clamp_bytes <= 0 || clamp_bytes == clamp_bytes_) return;
+  // It measures small packets, too, such as those of a handshake, and they do not fill a window.
+  TcpInfo info;
+  if (!ReadTcpInfo(fd, info) || info.recent_packet_bytes < info.packet_payload_bytes) return;
+  memory_ = Get(fd, SOL_SOCKET, SO_RCVBUF) / 2.0 / clamp_bytes;  // the kernel has doubled it
 }
 
 // With SO_RCVLOWAT the kernel acknowledges two packets at once, since it thinks that the reader waits for more

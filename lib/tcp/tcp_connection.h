@@ -22,16 +22,13 @@ int ReceiveBufferFor(int window_bytes);
 // The receive window of one connected socket: see StreamSocket::SetReceiveWindow. Not thread-safe.
 class ReceiveWindow {
  public:
-  static constexpr double kLeastMemory = 1.4;
-
   void Set(int fd, int window_bytes);
 
  private:
   void LearnMemory(int fd);
-  static int RoundedAway(const TcpInfo& info, int window_bytes);
 
-  double memory_ = kLeastMemory;  // SO_RCVBUF for a byte of the window
-  int clamp_bytes_ = 0;           // the TCP_WINDOW_CLAMP that was set; another one is the kernel's
+  double memory_ = 1;    // SO_RCVBUF for a byte of the window
+  int clamp_bytes_ = 0;  // the TCP_WINDOW_CLAMP that was set; another one is the kernel's
 };
 
 // Whether the kernel acknowledges received packets at once although nobody reads them. Otherwise it delays the

@@ -51,7 +51,7 @@ class LoadGroup {
   absl::Duration TimeFor(const Window& window) const;
 
   const v1::LoadGroup config_;
-  std::unique_ptr<FanOut> fan_out_;  // null with the stock client
+  std::unique_ptr<FanOut> fan_out_;                    // null with the stock client
   std::vector<std::unique_ptr<BlockCaller>> tunnels_;  // of each reader; they keep their connections
   Stubs stubs_;
   CallCap no_cap_{SIZE_MAX};

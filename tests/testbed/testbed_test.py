@@ -291,6 +291,10 @@ def tunnels(build):
     check(scheduled["mode"] == "scheduled" and scheduled["blocks_read"] == 8, f"another run: {scheduled}")
     check(scheduled["goodput_bps"] > 2 * forwarded["goodput_bps"], f"no better: {scheduled} than {forwarded}")
     check(scheduled["switch_drops"] < forwarded["switch_drops"] / 20, f"a schedule that drops: {scheduled}")
+    # Responses of any size leave less than a packet of a window, which must move nevertheless.
+    arguments = ["--mode", "scheduled", "--alone", "--response", "10kb", "--most", "64kb", "--workers", "96"]
+    sizes = json.loads(finish(start(*arguments, "--blocks", "5", "--quiet", "--build", build, script=_TUNNELS)))
+    check(sizes["goodput_bps"] > forwarded["rate_bps"] / 2, f"sizes that stop the windows: {sizes}")
 
 
 def _check_stock_clients(result, client, blocks, mode="direct"):

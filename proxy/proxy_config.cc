@@ -58,6 +58,22 @@ absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
   return status;
 }
 
+absl::Status ParseTunnels(const v1::ProxyTunnels& config, ProxyOptions& options) {
+  if (config.has_to_workers()) options.pass_worker_tunnels = config.to_workers();
+  if (config.has_to_others()) options.pass_tunnels = config.to_others();
+  if (config.has_scheduled()) options.schedule_worker_tunnels = config.scheduled();
+  options.worker_tunnel_class = config.traffic_class();
+  absl::Duration half_closed = absl::FromChrono(options.half_closed_timeout);
+  absl::Duration idle = absl::FromChrono(options.tunnel_idle_timeout);
+  absl::Status status =
+      ParseField("tunnels.receive_window", config.receive_window(), ParseByteSize, options.worker_tunnel_receive_bytes);
+  status.Update(ParseField("tunnels.half_closed_timeout", config.half_closed_timeout(), ParseDuration, half_closed));
+  status.Update(ParseField("tunnels.idle_timeout", config.idle_timeout(), ParseDuration, idle));
+  options.half_closed_timeout = absl::ToChronoNanoseconds(half_closed);
+  options.tunnel_idle_timeout = absl::ToChronoNanoseconds(idle);
+  return status;
+}
+
 absl::Status ParseWorkerHeader(const std::string& name, ProxyOptions& options) {
   options.worker_header = name;
   if (name.empty() || (IsMetadataKey(name) && !IsProtocolField(name))) return absl::OkStatus();
@@ -119,12 +135,7 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseSocketMode(config.socket_mode(), server.socket_mode));
   status.Update(ParseLimits(config.limits(), server.proxy));
   status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
-  if (config.tunnels().has_to_workers()) server.proxy.pass_worker_tunnels = config.tunnels().to_workers();
-  if (config.tunnels().has_scheduled()) server.proxy.schedule_worker_tunnels = config.tunnels().scheduled();
-  server.proxy.worker_tunnel_class = config.tunnels().traffic_class();
-  status.Update(ParseField("tunnels.receive_window", config.tunnels().receive_window(), ParseByteSize,
-                           server.proxy.worker_tunnel_receive_bytes));
-  if (config.tunnels().has_to_others()) server.proxy.pass_tunnels = config.tunnels().to_others();
+  status.Update(ParseTunnels(config.tunnels(), server.proxy));
   absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kClient);
   status.Update(tls.status());
   if (tls.ok()) server.tls = std::move(tls->client);

@@ -151,7 +151,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     }
     const auto shared = std::make_shared<stream_protocol::socket>(std::move(socket));
     connection.start = [this, self = shared_from_this(), shared, peer = connection.peer](StreamSocketEvents& events) {
-      return AcceptStream(executor_, std::move(*shared), peer, options_.tls, events);
+      return AcceptStream(executor_, std::move(*shared), peer, options_.tls, options_.half_open, events);
     };
     connection.release = [shared, tcp = is_tcp_] {
       boost::system::error_code ignored;

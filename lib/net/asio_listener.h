@@ -32,6 +32,7 @@ class AsioListener {
   struct Options {
     uint32_t unix_mode = 0600;              // of the socket of a path
     std::shared_ptr<const TlsContext> tls;  // for listeners; null: plaintext
+    bool half_open = false;                 // of the streams, as in Executor::ConnectOptions
   };
 
   // Listens on "host:port" with an IP address or "localhost", port 0 for a free port, "unix:PATH" or

@@ -127,6 +127,7 @@ void ClientConnection::OpenTunnel() {
   socket_->SetReading(true);
   const std::string early = std::exchange(early_, {});
   if (!early.empty()) Open(early);
+  if (ended_) OnEnded();
 }
 
 void ClientConnection::RefuseConnect(const absl::Status& why, std::string early) {
@@ -168,6 +169,27 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
   protocol_->OnBytes(bytes);
 }
 
+// A client that has sent nothing in its tunnel, and sends no more, is gone: a request for a tunnel alone has no use.
+void ClientConnection::OnEnded() {
+  ended_ = true;
+  switch (phase_) {
+    case Phase::kOpening:
+      return End();
+    case Phase::kConnecting:
+      if (early_.empty()) End();
+      return;
+    case Phase::kInTunnel: {
+      const std::string bytes = opening_.TakeAll();
+      return bytes.empty() ? End() : StartTunnel(bytes, PassedTunnel::KindToWorker(proxy_));
+    }
+    case Phase::kOpen:
+      return protocol_->OnClientEnded();
+    case Phase::kDraining:
+    case Phase::kOver:
+      return;
+  }
+}
+
 void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
   proxy_.link().timers().Clear(opening_timer_);
   if (!denial_.empty()) return Refuse(TunnelRefusal(bytes, denial_));
@@ -186,6 +208,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   SetIdle(false);
   std::unique_ptr<Tunnel> dialled = dial_->TakeTunnel();
   protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(dialled), dial_->TakeSpoken(), bytes);
+  if (ended_) protocol_->OnClientEnded();
 }
 
 void ClientConnection::Refuse(std::string response) {
@@ -236,7 +259,7 @@ void ClientConnection::SetIdle(bool idle) {
 }
 
 void ClientConnection::OnDrained() {
-  if (phase_ == Phase::kDraining) return End();
+  if (phase_ == Phase::kDraining) return resets_ ? Reset() : End();
   if (phase_ == Phase::kOpen) protocol_->OnDrained();
 }
 
@@ -276,13 +299,23 @@ void ClientConnection::EndStuck(const absl::Status& why) {
 
 void ClientConnection::EndWhenDrained() {
   phase_ = Phase::kDraining;
-  if (socket_->unsent_bytes() == 0) End();
+  if (socket_->unsent_bytes() == 0) OnDrained();
+}
+
+void ClientConnection::ResetWhenDrained() {
+  resets_ = true;
+  EndWhenDrained();
+}
+
+void ClientConnection::Reset() {
+  socket_->Reset();
+  End();
 }
 
 void ClientConnection::OnDisconnected(absl::Status why) {
   if (phase_ == Phase::kOver) return;
   if (!connected_) OnHandshakeFailed(why);
-  if (phase_ == Phase::kOpen) return protocol_->OnDisconnected();
+  if (phase_ == Phase::kOpen) return protocol_->OnDisconnected(why);
   End();
 }
 

@@ -90,6 +90,9 @@ class ClientConnection final : public IdleHook,
   void RefuseConnect(const absl::Status& why, std::string early);
   void EndStuck(const absl::Status& why);  // the client does not read
   void EndWhenDrained();
+  // The client then sees an error and no proper end. ResetWhenDrained first writes the bytes that wait.
+  void ResetWhenDrained();
+  void Reset();
   void End();
 
  private:
@@ -106,6 +109,7 @@ class ClientConnection final : public IdleHook,
   void OnConnected() override { connected_ = true; }
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;
+  void OnEnded() override;
   void OnDisconnected(absl::Status why) override;
 
   void WatchOpening();
@@ -124,6 +128,8 @@ class ClientConnection final : public IdleHook,
   Place place_;
   Phase phase_ = Phase::kOpening;
   bool connected_ = false;                          // no byte comes before
+  bool ended_ = false;                              // the client sends no more
+  bool resets_ = false;                             // kDraining: at its end
   std::shared_ptr<const ClientPolicies> policies_;  // contains policy_
   std::shared_ptr<const TargetPolicy> policy_;
   ClientOpening opening_;  // reads the connection, and then its tunnel

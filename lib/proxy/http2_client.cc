@@ -207,7 +207,7 @@ void Http2Client::EndIfDone() {
   });
 }
 
-void Http2Client::OnDisconnected() {
+void Http2Client::OnDisconnected(const absl::Status& /*why*/) {
   connection_.End();
 }
 

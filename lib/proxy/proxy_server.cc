@@ -181,7 +181,8 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
     for (const Listener& listener : options_.listeners) {
       auto opened = AsioListener::Listen(
           link_->executor(), listener.address,
-          {.unix_mode = options_.socket_mode, .tls = listener.tls ? listener_tls_ : nullptr}, OnAccept(listener));
+          {.unix_mode = options_.socket_mode, .tls = listener.tls ? listener_tls_ : nullptr, .half_open = true},
+          OnAccept(listener));
       if (!opened.ok()) {
         status = opened.status();
         return;

@@ -58,6 +58,10 @@ void TargetDial::Dial() {
       Tunnel::Owner{.on_open = [this] { OnOpen(); },
                     .on_bytes = [this](absl::string_view bytes) { OnBytes(bytes); },
                     .on_backlog = [](bool) {},
+                    .on_ended =
+                        [this] {
+                          if (spoken_.empty()) OnOver(absl::OkStatus(), true);
+                        },
                     .on_over = [this](const absl::Status& why, bool opened) { OnOver(why, opened); }});
   tunnel_->Connect(target_->addresses());
 }

@@ -46,6 +46,8 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(server.proxy.max_connections, ProxyOptions().max_connections);
   EXPECT_EQ(server.proxy.max_held_bytes_per_call, ProxyOptions().max_held_bytes_per_call);
   EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(60));
+  EXPECT_EQ(server.proxy.half_closed_timeout, std::chrono::minutes(5));
+  EXPECT_EQ(server.proxy.tunnel_idle_timeout, std::chrono::seconds(0));
   EXPECT_EQ(options->drain_timeout, absl::Seconds(10));
   EXPECT_EQ(options->drain_delay, absl::ZeroDuration());
   EXPECT_EQ(options->reload_interval, absl::Seconds(2));
@@ -58,7 +60,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
     "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false,
-                "traffic_class": "queries"},
+                "traffic_class": "queries", "half_closed_timeout": "20s", "idle_timeout": "1h"},
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
@@ -84,6 +86,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_FALSE(server.proxy.schedule_worker_tunnels);
   EXPECT_FALSE(server.proxy.pass_tunnels);
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 5 << 10);
+  EXPECT_EQ(server.proxy.half_closed_timeout, std::chrono::seconds(20));
+  EXPECT_EQ(server.proxy.tunnel_idle_timeout, std::chrono::hours(1));
   EXPECT_EQ(server.proxy.max_connections, 1U);
   EXPECT_EQ(server.proxy.max_calls, 2U);
   EXPECT_EQ(server.proxy.max_held_bytes, 5 << 20);

@@ -150,7 +150,7 @@ class Proxy {
     const std::string admin = program.admin_address();
     std::vector<std::string> listen;  // in the notation of the config
     for (size_t i = 0; i < addresses.size(); ++i) {
-      listen.push_back(options_.server.listeners[i].tls ? "tls:" + addresses[i] : addresses[i]);
+      listen.push_back(AddressInConfig(options_.server.listeners[i], addresses[i]));
     }
     Log(LogLevel::kInfo, "serving",
         {{"listen", absl::StrJoin(listen, ",")},

@@ -19,11 +19,17 @@ namespace {
 
 constexpr int kOctal = 8;
 
+constexpr absl::string_view kTcpPrefix = "tcp:";
+constexpr absl::string_view kRedirectedPrefix = "redirected:";
 constexpr absl::string_view kTlsPrefix = "tls:";
 
 ProxyServer::Listener MakeListener(absl::string_view address, const std::string& route) {
+  using Kind = ProxyServer::Listener::Kind;
+  const Kind kind = absl::ConsumePrefix(&address, kTcpPrefix)          ? Kind::kTunnel
+                    : absl::ConsumePrefix(&address, kRedirectedPrefix) ? Kind::kRedirected
+                                                                       : Kind::kRequests;
   const bool tls = absl::ConsumePrefix(&address, kTlsPrefix);
-  return {.address = std::string(address), .route = route, .tls = tls};
+  return {.address = std::string(address), .route = route, .tls = tls, .kind = kind};
 }
 
 absl::Status ParseListeners(const v1::ProxyConfig& config, ProxyServer::Options& options) {
@@ -117,6 +123,13 @@ v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
 
 absl::Status CheckReloadable(const v1::ProxyConfig& before, const v1::ProxyConfig& after) {
   return CheckSameButReloadable(WithoutReloadable(before), WithoutReloadable(after));
+}
+
+std::string AddressInConfig(const ProxyServer::Listener& listener, absl::string_view address) {
+  using Kind = ProxyServer::Listener::Kind;
+  return absl::StrCat(listener.kind == Kind::kTunnel ? kTcpPrefix : "",
+                      listener.kind == Kind::kRedirected ? kRedirectedPrefix : "", listener.tls ? kTlsPrefix : "",
+                      address);
 }
 
 absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config) {

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "lib/net/socket_address.h"
 #include "lib/proxy/http2_client.h"
 #include "lib/proxy/proxy_loop.h"
 
@@ -44,8 +45,44 @@ void ClientConnection::WatchOpening() {
     if (phase_ == Phase::kConnecting) {
       return RefuseConnect(absl::DeadlineExceededError(absl::StrCat("no connection", within)), "");
     }
+    // The client of a redirected connection may be a pool that uses it later.
+    if (phase_ == Phase::kInTunnel && !asks() && denial_.empty()) {
+      return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
+    }
     End();
   });
+}
+
+void ClientConnection::OnConnected() {
+  connected_ = true;
+  if (asks()) return;
+  phase_ = Phase::kConnecting;
+  if (origin_.opening == ClientOrigin::Opening::kRoute) return OpenTo(origin_.route);
+  if (!AddEnds(origin_.peer, origin_.route)) return OnLoop();
+  // In the next turn: if this is a loop, the connection that was dialled for the other end finds it in this turn.
+  proxy_.link().executor().Post([this, weak = weak_from_this()] {
+    const std::shared_ptr<ClientConnection> alive = weak.lock();
+    if (alive != nullptr && phase_ == Phase::kConnecting) OpenTo(origin_.route);
+  });
+}
+
+// Returns false if the other side of a connection with these ends is here, too. That one then ends.
+bool ClientConnection::AddEnds(const std::string& source, const std::string& destination) {
+  const std::string ends = absl::StrCat(source, " to ", destination);
+  ClientConnection* const other = proxy_.redirect_loops().Add(ends, *this);
+  if (other != nullptr) {
+    if (other != this) other->Reset();
+    return false;
+  }
+  ends_.push_back(ends);
+  return true;
+}
+
+void ClientConnection::OnLoop() {
+  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
+  Report(ProxyEvent::Kind::kRefused, origin_.route,
+         "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule");
+  Reset();
 }
 
 void ClientConnection::OnHandshakeFailed(const absl::Status& why) {
@@ -91,13 +128,18 @@ void ClientConnection::Open(absl::string_view bytes) {
 
 // The reply reports whether the target can be reached, before the client sends more.
 void ClientConnection::OnConnectRequest() {
-  connect_target_ = opening_.target();
   socks_ = opening_.socks();
   early_ = opening_.TakeRest();
+  OpenTo(opening_.target());
+}
+
+void ClientConnection::OpenTo(const std::string& target) {
+  connect_target_ = target;
   phase_ = Phase::kConnecting;
   WatchOpening();
+  const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute;
   dial_ = std::make_unique<TargetDial>(
-      proxy_, policy(), connect_target_, [this](const absl::Status& reached) { AnswerConnect(reached); },
+      proxy_, policy(), connect_target_, only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
       [this] {
         if (phase_ != Phase::kInTunnel) return;
         StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
@@ -106,16 +148,23 @@ void ClientConnection::OnConnectRequest() {
 
 void ClientConnection::AnswerConnect(const absl::Status& reached) {
   if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
-  if (reached.ok()) return OpenTunnel();
+  if (origin_.opening == ClientOrigin::Opening::kRedirected && dial_->tunnel() != nullptr) {
+    const std::optional<TcpSocket> tcp = dial_->tunnel()->Tcp();
+    if (tcp.has_value() && !AddEnds(FormatSocketAddress(tcp->local), FormatSocketAddress(tcp->remote))) return OnLoop();
+  }
+  const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
+  if (reached.ok() && !is_route) return OpenTunnel();
   socket_->SetReading(true);
   std::string early = std::exchange(early_, {});
-  if (absl::IsPermissionDenied(reached) && origin_.local && proxy_.options().pass_tunnels) {
+  if (reached.ok()) return StartTunnel(early, PassedTunnel::KindToWorker(proxy_));
+  if (absl::IsPermissionDenied(reached) && !is_route && origin_.local && proxy_.options().pass_tunnels) {
     return StartTunnel(early, PassedTunnel::Kind::kOther);
   }
   RefuseConnect(reached, std::move(early));
 }
 
 void ClientConnection::TellTunnelIsOpen() {
+  if (!asks()) return;
   Write(socks_ ? SocksReply(absl::OkStatus()) : kTunnelIsOpen);
 }
 
@@ -137,6 +186,8 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   if (!absl::StrContains(text, connect_target_)) text = absl::StrCat(connect_target_, ": ", text);
   Report(ProxyEvent::Kind::kRefused, connect_target_, text);
   if (socks_) return Refuse(SocksReply(why));
+  const bool has_calls = origin_.opening != ClientOrigin::Opening::kRoute && absl::IsPermissionDenied(why);
+  if (!asks() && !has_calls) return ResetWhenDrained();
   // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
   if (!absl::IsPermissionDenied(why)) return Refuse(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
   denial_ = std::string(why.message());
@@ -170,13 +221,14 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
 }
 
 // A client that has sent nothing in its tunnel, and sends no more, is gone: a request for a tunnel alone has no use.
+// The client of a route may only read.
 void ClientConnection::OnEnded() {
   ended_ = true;
   switch (phase_) {
     case Phase::kOpening:
       return End();
     case Phase::kConnecting:
-      if (early_.empty()) End();
+      if (early_.empty() && origin_.opening != ClientOrigin::Opening::kRoute) End();
       return;
     case Phase::kInTunnel: {
       const std::string bytes = opening_.TakeAll();
@@ -194,7 +246,8 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   proxy_.link().timers().Clear(opening_timer_);
   if (!denial_.empty()) return Refuse(TunnelRefusal(bytes, denial_));
   const bool to_worker = kind != PassedTunnel::Kind::kOther;
-  if (to_worker && !proxy_.options().pass_worker_tunnels) {
+  const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
+  if (to_worker && !is_route && !proxy_.options().pass_worker_tunnels) {
     proxy_.metrics().CountConnection(ProxyConnection::kRefused);
     Report(ProxyEvent::Kind::kRefused, connect_target_, kNoWorkerTunnels, ClientOpening::ProtocolOf(bytes));
     return Refuse(TunnelRefusal(bytes, kNoWorkerTunnels));
@@ -323,6 +376,7 @@ void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
+  for (const std::string& ends : ends_) proxy_.redirect_loops().Remove(ends, *this);
   if (dial_ != nullptr) dial_->Stop();
   if (protocol_ != nullptr) protocol_->OnEnd();
   proxy_.held_answers().Count(held_, 0, proxy_.link().now());

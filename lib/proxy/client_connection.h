@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/intrusive/list.hpp>
 
@@ -34,10 +35,14 @@ using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>
 
 // The listener and the client of a connection.
 struct ClientOrigin {
-  std::string route;                            // the worker of this listener; empty: the client names the worker
+  std::string route;                            // the worker of this connection; empty: the client names the worker
   bool local = false;                           // the client is on this host
   std::string peer;                             // the client's end, for errors and the log
   std::optional<uint32_t> user = std::nullopt;  // on a Unix socket
+  // What the connection is a tunnel to, without a request for it. kRoute: to `route`, whatever it carries.
+  // kRedirected: to `route`, to which the client had connected before a redirect.
+  enum class Opening { kRequest, kRoute, kRedirected };
+  Opening opening = Opening::kRequest;
 
   std::string Name() const;  // for the log: "10.0.0.7:41234", or "uid 1001"
 };
@@ -98,7 +103,7 @@ class ClientConnection final : public IdleHook,
  private:
   enum class Phase {
     kOpening,     // the protocol is not known yet
-    kConnecting,  // CONNECT came, and the proxy looks up its target and dials it
+    kConnecting,  // CONNECT came, or needs not come: the proxy looks up the target and dials it
     kInTunnel,    // the tunnel is open, or seems to be, and its protocol is not known yet
     kOpen,        // the protocol has the connection
     kDraining,    // the connection ends when its last bytes have left
@@ -106,7 +111,7 @@ class ClientConnection final : public IdleHook,
   };
 
   // StreamSocketEvents.
-  void OnConnected() override { connected_ = true; }
+  void OnConnected() override;
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;
   void OnEnded() override;
@@ -115,7 +120,11 @@ class ClientConnection final : public IdleHook,
   void WatchOpening();
   void OnHandshakeFailed(const absl::Status& why);
   void Open(absl::string_view bytes);
+  bool asks() const { return origin_.opening == ClientOrigin::Opening::kRequest; }  // for its tunnel
   void OnConnectRequest();
+  void OpenTo(const std::string& target);
+  bool AddEnds(const std::string& source, const std::string& destination);
+  void OnLoop();
   void AnswerConnect(const absl::Status& reached);
   void OpenTunnel();
   void StartHttp2(const std::string& bytes);
@@ -139,6 +148,7 @@ class ClientConnection final : public IdleHook,
   std::string denial_;                                   // why the client may not call it; empty: it may
   std::string early_;                                    // bytes that came before the tunnel was open
   std::unique_ptr<TargetDial> dial_;                     // null: no CONNECT came
+  std::vector<std::string> ends_;                        // of a redirected connection, in RedirectLoops
   UnsentWatch unsent_;                                   // of the bytes written to the client
   HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // the same bytes
   bool going_away_ = false;

@@ -18,6 +18,10 @@ namespace {
 constexpr int64_t kMinWindowBytes = 4096;
 constexpr int64_t kMaxWindowBytes = int64_t{1} << 30;
 
+constexpr char kNotRedirected[] =
+    "no rule has redirected this connection here; let the client connect to its worker, and a rule of nftables or "
+    "iptables (REDIRECT) lead the connection here";
+
 bool LendsCertificate(const ProxyServer::Options& options) {
   return options.tls.has_value() && !options.tls->certificate_file.empty();
 }
@@ -59,7 +63,19 @@ absl::Status CheckListener(const ProxyServer::Listener& listener, bool lends_cer
                                                    "\" must be tls:host:port; who connects to a Unix socket is known "
                                                    "from the kernel"));
   }
-  if (lends_certificate && !listener.tls && !IsUnixAddress(listener.address)) {
+  using Kind = ProxyServer::Listener::Kind;
+  const bool is_tunnel = listener.kind == Kind::kTunnel;
+  if (is_tunnel && listener.route.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen: \"tcp:", listener.address, "\" has no workers; give it in routes"));
+  }
+  if (listener.kind == Kind::kRedirected &&
+      (!listener.route.empty() || listener.tls || IsUnixAddress(listener.address))) {
+    return absl::InvalidArgumentError(absl::StrCat("listen: \"redirected:", listener.address,
+                                                   "\" must be redirected:host:port, in listen: the client has "
+                                                   "chosen its worker"));
+  }
+  if (lends_certificate && !listener.tls && !is_tunnel && !IsUnixAddress(listener.address)) {
     return absl::InvalidArgumentError(
         absl::StrCat("listen: \"", listener.address,
                      "\" would let anybody who can connect call the workers with this proxy's certificate "
@@ -179,10 +195,12 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
     loop_->SetOnEvent(options_.on_event);
     std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
-      auto opened = AsioListener::Listen(
-          link_->executor(), listener.address,
-          {.unix_mode = options_.socket_mode, .tls = listener.tls ? listener_tls_ : nullptr, .half_open = true},
-          OnAccept(listener));
+      auto opened = AsioListener::Listen(link_->executor(), listener.address,
+                                         {.unix_mode = options_.socket_mode,
+                                          .tls = listener.tls ? listener_tls_ : nullptr,
+                                          .half_open = true,
+                                          .redirected = listener.kind == Listener::Kind::kRedirected},
+                                         OnAccept(listener));
       if (!opened.ok()) {
         status = opened.status();
         return;
@@ -199,12 +217,23 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
 // A listener with TLS checks its clients during the handshake.
 AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
   return [this, listener](const AcceptedConnection& connection) {
-    const ClientOrigin origin = {
+    using Opening = ClientOrigin::Opening;
+    ClientOrigin origin = {
         .route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client};
     if (!listener.tls && !MayConnect(connection)) {
       metrics_.CountConnection(ProxyConnection::kRefused);
       loop_->Report({.client = origin.Name(), .why = "this user may not connect; add it to client_uids"});
       return;
+    }
+    if (listener.kind == Listener::Kind::kTunnel) origin.opening = Opening::kRoute;
+    if (listener.kind == Listener::Kind::kRedirected) {
+      origin.opening = Opening::kRedirected;
+      origin.route = connection.original;
+      if (origin.route.empty()) {
+        metrics_.CountConnection(ProxyConnection::kRefused);
+        loop_->Report({.client = origin.Name(), .why = kNotRedirected});
+        return;
+      }
     }
     if (listener.tls) LookAtListenerTls();
     loop_->Accept(origin, connection.start);

@@ -31,6 +31,10 @@ class ProxyServer {
     std::string address;  // host:port, unix:PATH or unix-abstract:NAME
     std::string route;    // the worker, or the name of workers, that it serves; empty: clients name their workers
     bool tls = false;     // clients use TLS with a certificate: see listener_tls. For host:port only
+    // kTunnel: each connection is a tunnel to `route`. kRedirected: rules of netfilter lead connections here, and each
+    // is a tunnel to the address to which its client has connected; there is no `route`.
+    enum class Kind { kRequests, kTunnel, kRedirected };
+    Kind kind = Kind::kRequests;
 
     friend bool operator==(const Listener&, const Listener&) = default;
   };

@@ -22,8 +22,8 @@ struct TestStreamHooks {
   bool half_open = false;  // as in Executor::ConnectOptions
 };
 
-// One stream of an executor, and a log of its events: "connected", "half closed", "ended: OK". For the test's thread, except the
-// hooks.
+// One stream of an executor, and a log of its events: "connected", "half closed", "ended: OK". For the test's thread,
+// except the hooks.
 class TestStream final : public StreamSocketEvents {
  public:
   using Hooks = TestStreamHooks;
@@ -32,7 +32,8 @@ class TestStream final : public StreamSocketEvents {
              Hooks hooks = Hooks())
       : executor_(executor), hooks_(std::move(hooks)) {
     RunOn(executor_, [&] {
-      socket_ = executor_.Connect(address, {.tls = std::move(tls), .server_name = "localhost", .half_open = hooks_.half_open}, *this);
+      socket_ = executor_.Connect(
+          address, {.tls = std::move(tls), .server_name = "localhost", .half_open = hooks_.half_open}, *this);
       EXPECT_TRUE(log_.events().empty());  // no event may be called within Connect
     });
   }

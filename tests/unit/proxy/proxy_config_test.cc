@@ -106,9 +106,31 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.proxy.worker_tunnel_class, "queries");
 }
 
+TEST(ProxyConfigTest, AListenerIsWrittenAsInTheConfig) {
+  using Kind = ProxyServer::Listener::Kind;
+  const auto options = Parse(R"({
+    "listen": ["127.0.0.1:1", "redirected:[::1]:2"],
+    "routes": [{"listen": "tcp:127.0.0.1:3", "workers": "w.svc:6379"},
+               {"listen": "tcp:unix:/run/w.sock", "workers": "w.svc:6379"}]})");
+  ASSERT_TRUE(options.ok()) << options.status();
+  const std::vector<ProxyServer::Listener>& listeners = options->server.listeners;
+  ASSERT_EQ(listeners.size(), 4U);
+  EXPECT_EQ(listeners[0].kind, Kind::kRequests);
+  EXPECT_EQ(listeners[1].kind, Kind::kRedirected);
+  EXPECT_EQ(listeners[1].address, "[::1]:2");
+  EXPECT_EQ(listeners[2].kind, Kind::kTunnel);
+  EXPECT_EQ(listeners[2].address, "127.0.0.1:3");
+  EXPECT_EQ(listeners[2].route, "w.svc:6379");
+  EXPECT_EQ(AddressInConfig(listeners[1], "[::1]:2"), "redirected:[::1]:2");
+  EXPECT_EQ(AddressInConfig(listeners[3], listeners[3].address), "tcp:unix:/run/w.sock");
+}
+
 TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"listen": ["foo"]})", "listen: \"foo\" is neither an IP address with a port nor a Unix socket"},
+      {R"({"listen": ["tcp:127.0.0.1:1"]})", "listen: \"tcp:127.0.0.1:1\" has no workers; give it in routes"},
+      {R"({"listen": ["redirected:unix:/run/a"]})", "listen: \"redirected:unix:/run/a\" must be redirected:host:port"},
+      {R"({"routes": [{"listen": "redirected:127.0.0.1:1", "workers": "w:1"}]})", "must be redirected:host:port"},
       {R"({"listen": ["127.0.0.1"]})", "listen: \"127.0.0.1\" is neither"},
       {R"({"listen": ["127.0.0.1:99999"]})", "listen: \"127.0.0.1:99999\" is neither"},
       {R"({"listen": ["unix:"]})", "listen: \"unix:\" is neither"},

@@ -15,6 +15,8 @@ namespace {
 constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 constexpr char kNoWorkerTunnels[] =
     "tunnels.to_workers is off; let the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers";
+constexpr char kLoop[] =
+    "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule";
 
 }  // namespace
 
@@ -23,7 +25,10 @@ std::string ClientOrigin::Name() const {
 }
 
 ClientConnection::ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept)
-    : proxy_(proxy), origin_(std::move(origin)), socket_(accept(*this)) {
+    : proxy_(proxy),
+      origin_(std::move(origin)),
+      held_([this] { EndStuck(StuckClients(proxy_.held_answers().max_bytes())); }),
+      socket_(accept(*this)) {
   WatchOpening();
 }
 
@@ -46,7 +51,7 @@ void ClientConnection::WatchOpening() {
       return RefuseConnect(absl::DeadlineExceededError(absl::StrCat("no connection", within)), "");
     }
     // The client of a redirected connection may be a pool that uses it later.
-    if (phase_ == Phase::kInTunnel && !asks() && denial_.empty()) {
+    if (phase_ == Phase::kInTunnel && !origin_.asks() && denial_.empty()) {
       return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
     }
     End();
@@ -55,34 +60,17 @@ void ClientConnection::WatchOpening() {
 
 void ClientConnection::OnConnected() {
   connected_ = true;
-  if (asks()) return;
+  if (origin_.asks()) return;
   phase_ = Phase::kConnecting;
+  connect_target_ = origin_.route;
   if (origin_.opening == ClientOrigin::Opening::kRoute) return OpenTo(origin_.route);
-  if (!AddEnds(origin_.peer, origin_.route)) return OnLoop();
-  // In the next turn: if this is a loop, the connection that was dialled for the other end finds it in this turn.
+  redirected_.emplace(*origin_.loops, [this] { Reset(); });
+  if (!redirected_->Add(origin_.peer, origin_.route)) return RefuseConnect(absl::FailedPreconditionError(kLoop), "");
+  // In the next turn: if this is a loop, the connection that was dialled for the other side finds it in this turn.
   proxy_.link().executor().Post([this, weak = weak_from_this()] {
     const std::shared_ptr<ClientConnection> alive = weak.lock();
     if (alive != nullptr && phase_ == Phase::kConnecting) OpenTo(origin_.route);
   });
-}
-
-// Returns false if the other side of a connection with these ends is here, too. That one then ends.
-bool ClientConnection::AddEnds(const std::string& source, const std::string& destination) {
-  const std::string ends = absl::StrCat(source, " to ", destination);
-  ClientConnection* const other = proxy_.redirect_loops().Add(ends, *this);
-  if (other != nullptr) {
-    if (other != this) other->Reset();
-    return false;
-  }
-  ends_.push_back(ends);
-  return true;
-}
-
-void ClientConnection::OnLoop() {
-  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
-  Report(ProxyEvent::Kind::kRefused, origin_.route,
-         "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule");
-  Reset();
 }
 
 void ClientConnection::OnHandshakeFailed(const absl::Status& why) {
@@ -119,20 +107,18 @@ void ClientConnection::Open(absl::string_view bytes) {
     case ClientOpening::Kind::kConnect:
     case ClientOpening::Kind::kOther:
       if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
-      if (opening_.kind() == ClientOpening::Kind::kConnect) return OnConnectRequest();
+      if (opening_.kind() == ClientOpening::Kind::kConnect) {
+        socks_ = opening_.socks();
+        early_ = opening_.TakeRest();
+        return OpenTo(opening_.target());
+      }
       proxy_.metrics().CountConnection(ProxyConnection::kRefused);
       Report(ProxyEvent::Kind::kRefused, "", opening_.why());
-      return Refuse(opening_.refusal());
+      return EndWhenDrained(opening_.refusal());
   }
 }
 
 // The reply reports whether the target can be reached, before the client sends more.
-void ClientConnection::OnConnectRequest() {
-  socks_ = opening_.socks();
-  early_ = opening_.TakeRest();
-  OpenTo(opening_.target());
-}
-
 void ClientConnection::OpenTo(const std::string& target) {
   connect_target_ = target;
   phase_ = Phase::kConnecting;
@@ -148,9 +134,10 @@ void ClientConnection::OpenTo(const std::string& target) {
 
 void ClientConnection::AnswerConnect(const absl::Status& reached) {
   if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
-  if (origin_.opening == ClientOrigin::Opening::kRedirected && dial_->tunnel() != nullptr) {
-    const std::optional<TcpSocket> tcp = dial_->tunnel()->Tcp();
-    if (tcp.has_value() && !AddEnds(FormatSocketAddress(tcp->local), FormatSocketAddress(tcp->remote))) return OnLoop();
+  const Tunnel* const dialled = dial_->tunnel();
+  const std::optional<TcpSocket> tcp = redirected_ && dialled != nullptr ? dialled->Tcp() : std::nullopt;
+  if (tcp.has_value() && !redirected_->Add(FormatSocketAddress(tcp->local), FormatSocketAddress(tcp->remote))) {
+    return RefuseConnect(absl::FailedPreconditionError(kLoop), "");
   }
   const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
   if (reached.ok() && !is_route) return OpenTunnel();
@@ -164,7 +151,7 @@ void ClientConnection::AnswerConnect(const absl::Status& reached) {
 }
 
 void ClientConnection::TellTunnelIsOpen() {
-  if (!asks()) return;
+  if (!origin_.asks()) return;
   Write(socks_ ? SocksReply(absl::OkStatus()) : kTunnelIsOpen);
 }
 
@@ -185,11 +172,12 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   std::string text(why.message());
   if (!absl::StrContains(text, connect_target_)) text = absl::StrCat(connect_target_, ": ", text);
   Report(ProxyEvent::Kind::kRefused, connect_target_, text);
-  if (socks_) return Refuse(SocksReply(why));
+  if (socks_) return EndWhenDrained(SocksReply(why));
   const bool has_calls = origin_.opening != ClientOrigin::Opening::kRoute && absl::IsPermissionDenied(why);
-  if (!asks() && !has_calls) return ResetWhenDrained();
+  if (!origin_.asks() && !has_calls) return ResetWhenDrained();
   // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
-  if (!absl::IsPermissionDenied(why)) return Refuse(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
+  if (!absl::IsPermissionDenied(why))
+    return EndWhenDrained(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
   denial_ = std::string(why.message());
   if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
     SetIdle(true);
@@ -244,13 +232,13 @@ void ClientConnection::OnEnded() {
 
 void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
   proxy_.link().timers().Clear(opening_timer_);
-  if (!denial_.empty()) return Refuse(TunnelRefusal(bytes, denial_));
+  if (!denial_.empty()) return EndWhenDrained(TunnelRefusal(bytes, denial_));
   const bool to_worker = kind != PassedTunnel::Kind::kOther;
   const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
   if (to_worker && !is_route && !proxy_.options().pass_worker_tunnels) {
     proxy_.metrics().CountConnection(ProxyConnection::kRefused);
     Report(ProxyEvent::Kind::kRefused, connect_target_, kNoWorkerTunnels, ClientOpening::ProtocolOf(bytes));
-    return Refuse(TunnelRefusal(bytes, kNoWorkerTunnels));
+    return EndWhenDrained(TunnelRefusal(bytes, kNoWorkerTunnels));
   }
   // A tunnel to another host is counted when it is open. Otherwise it is refused.
   if (to_worker) {
@@ -262,11 +250,6 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   std::unique_ptr<Tunnel> dialled = dial_->TakeTunnel();
   protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(dialled), dial_->TakeSpoken(), bytes);
   if (ended_) protocol_->OnClientEnded();
-}
-
-void ClientConnection::Refuse(std::string response) {
-  if (!response.empty()) Write(std::move(response));
-  EndWhenDrained();
 }
 
 // --- What the protocol needs.
@@ -300,10 +283,11 @@ void ClientConnection::Write(std::string bytes) {
   socket_->Write(std::move(bytes));
 }
 
-void ClientConnection::WatchSocket() {
+TimePoint ClientConnection::WatchSocket() {
   const size_t unsent_bytes = socket_->unsent_bytes();
   proxy_.held_answers().Count(held_, static_cast<int64_t>(unsent_bytes), proxy_.link().now());
   unsent_.Look(unsent_bytes, proxy_.link().now());
+  return unsent_.since();
 }
 
 void ClientConnection::SetIdle(bool idle) {
@@ -336,12 +320,7 @@ void ClientConnection::Close(const absl::Status& why) {
 void ClientConnection::LookAround(TimePoint now) {
   if (phase_ == Phase::kOpen) return protocol_->LookAround(now);
   if (phase_ != Phase::kDraining) return;
-  WatchSocket();
-  if (UnsentSince() <= now - proxy_.options().client_stall_timeout) End();
-}
-
-void ClientConnection::ReleaseSocket() {
-  EndStuck(StuckClients(proxy_.held_answers().max_bytes()));
+  if (WatchSocket() <= now - proxy_.options().client_stall_timeout) End();
 }
 
 // End the connection: a reset of a stream would not leave.
@@ -350,7 +329,8 @@ void ClientConnection::EndStuck(const absl::Status& why) {
   End();
 }
 
-void ClientConnection::EndWhenDrained() {
+void ClientConnection::EndWhenDrained(std::string last_bytes) {
+  if (!last_bytes.empty()) Write(std::move(last_bytes));
   phase_ = Phase::kDraining;
   if (socket_->unsent_bytes() == 0) OnDrained();
 }
@@ -376,7 +356,7 @@ void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
-  for (const std::string& ends : ends_) proxy_.redirect_loops().Remove(ends, *this);
+  if (redirected_) redirected_->Leave();
   if (dial_ != nullptr) dial_->Stop();
   if (protocol_ != nullptr) protocol_->OnEnd();
   proxy_.held_answers().Count(held_, 0, proxy_.link().now());

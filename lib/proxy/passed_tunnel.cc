@@ -230,8 +230,7 @@ void PassedTunnel::Abort() {
 void PassedTunnel::LookAround(TimePoint now) {
   TimePoint unsent_since = tunnel_->UnsentSince(now);
   if (phase_ == Phase::kOpen) {
-    connection_.WatchSocket();
-    unsent_since = std::min(unsent_since, connection_.UnsentSince());
+    unsent_since = std::min(unsent_since, connection_.WatchSocket());
   }
   const ProxyOptions& options = proxy_.options();
   if (unsent_since <= now - options.client_stall_timeout) {

@@ -27,7 +27,6 @@
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_metrics.h"
-#include "lib/proxy/redirect_loops.h"
 #include "lib/proxy/target_table.h"
 
 namespace sluice {
@@ -106,7 +105,6 @@ class ProxyLoop {
 
   // For the calls.
   TargetTable& targets() { return targets_; }
-  RedirectLoops& redirect_loops() { return redirect_loops_; }
   CalledMethods& methods() { return methods_; }
   // Hands the stream of a call to the schedule, in the block of its fan-out. If that block has ended, `make` is called
   // a second time. A block has the class of its first call. After an error the stream is destroyed.
@@ -162,7 +160,6 @@ class ProxyLoop {
   std::vector<std::string> own_addresses_;
   OnProxyEvent on_event_;
   TargetTable targets_;
-  RedirectLoops redirect_loops_;
   CalledMethods methods_;
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;

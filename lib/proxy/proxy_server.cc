@@ -228,6 +228,7 @@ AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
     if (listener.kind == Listener::Kind::kTunnel) origin.opening = Opening::kRoute;
     if (listener.kind == Listener::Kind::kRedirected) {
       origin.opening = Opening::kRedirected;
+      origin.loops = &redirect_loops_;
       origin.route = connection.original;
       if (origin.route.empty()) {
         metrics_.CountConnection(ProxyConnection::kRefused);

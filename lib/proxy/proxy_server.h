@@ -19,6 +19,7 @@
 #include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/proxy_metrics.h"
+#include "lib/proxy/redirect_loops.h"
 #include "lib/tls/tls_context.h"
 
 namespace sluice {
@@ -92,6 +93,7 @@ class ProxyServer {
   ProxyMetrics metrics_;
   std::vector<std::string> addresses_;
   // Used on the link's thread only.
+  RedirectLoops redirect_loops_;
   std::unique_ptr<ProxyLoop> loop_;
   std::shared_ptr<TlsContext> listener_tls_;  // null: no listener has TLS
   absl::Status listener_tls_status_;          // as last reported

@@ -97,7 +97,8 @@ class OpenedTunnelTest : public ProxyLoopTest {
                                              proxy_->Accept({.route = target.empty() ? opened_->address() : target,
                                                              .local = local,
                                                              .peer = connection.peer,
-                                                             .opening = opening},
+                                                             .opening = opening,
+                                                             .loops = &loops_},
                                                             connection.start);
                                            });
       ASSERT_TRUE(listener.ok()) << listener.status();
@@ -115,7 +116,9 @@ class OpenedTunnelTest : public ProxyLoopTest {
   }
 
   EventLog log_;
-  std::unique_ptr<AsioListener> opened_;  // on the link's thread
+  // On the link's thread.
+  RedirectLoops loops_;
+  std::unique_ptr<AsioListener> opened_;
 };
 
 TEST_F(OpenedTunnelTest, TheAddressesOfARouteTakeTurns) {
@@ -174,9 +177,9 @@ TEST_P(PooledTunnelTest, AClientMayUseItsConnectionLater) {
   Start(worker.address().text, GetParam());
   TestSocket client = ConnectTo(opened_->address());
   EXPECT_TRUE(Eventually([&] { return ConnectedTo().size() == 1; }));
-  // Longer than limits.opening_timeout, until the tunnel is open without a byte of the client.
+  // Past limits.opening_timeout of an open tunnel, in steps, since the same timeout is for its dial.
   EXPECT_TRUE(Eventually([&] {
-    executor_.Await([&] { names_.PutForward(std::chrono::minutes(1)); });
+    executor_.Await([&] { names_.PutForward(std::chrono::seconds(1)); });
     return SumOf(registry_, "sluice_proxy_tunnels", "", "") == 1;
   }));
   client.Send("?");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests redirected connections: redirect_test.py BUILD
 
-Runs sluice-proxy in a network namespace of its own, and leads connections to it by nftables, as deploy/redirect does.
+Runs sluice-proxy in a network namespace of its own, and leads connections to it by nftables, as deploy/components/proxy-redirect does.
 Exits with code 77 and prints the reason if the machine permits no namespace, or lacks nft."""
 
 import contextlib
@@ -23,7 +23,7 @@ _MARKER = "SLUICE_REDIRECT_TEST"
 _PORT = 7000
 _OWN_PORTS = (20000, 20999)  # the rule of most tests redirects connections that come from these
 _HOSTS = ("10.9.0.1", "fd99::1")
-_RULES = pathlib.Path(__file__).resolve().parents[3] / "deploy/redirect/redirect.nft"
+_RULES = pathlib.Path(__file__).resolve().parents[3] / "deploy/components/proxy-redirect/redirect.nft"
 
 _FROM_OWN_PORTS = f"""
 table inet t {{
@@ -98,13 +98,12 @@ class RedirectTest(unittest.TestCase):
         self._folder = pathlib.Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._folder.chmod(0o777)
 
-    def _start(self, rules, user=None):
+    def _start(self, rules, listen=("127.0.0.1", "[::1]"), user=None):
         _run("nft", "flush", "ruleset")
         _run("nft", "-f", "-", text=rules)
         config = self._folder / "proxy.json"
         config.write_text(json.dumps({
-            "listen": ["redirected:127.0.0.1:7401", "redirected:[::1]:7401"], "admin": "127.0.0.1:0",
-            "workers": ["10.0.0.0/8", "fd00::/8"],
+            "listen": [f"redirected:{host}:7401" for host in listen], "workers": ["10.0.0.0/8", "fd00::/8"],
         }))  # fmt: skip
         argv = [_BUILD / "bin/sluice-proxy", "--config", config, "--ready-file", self._folder / "ready"]
         if user is not None:
@@ -164,7 +163,7 @@ class RedirectTest(unittest.TestCase):
         if os.environ[_MARKER] != "root":
             _run("nft", "--check", "-f", str(_RULES))  # the namespace has no other user to run the proxy
             return
-        self._start(_RULES.read_text(), user=65532)
+        self._start(_RULES.read_text(), listen=("[::]",), user=65532)
         _run("nft", "-f", str(_RULES))  # again
         for host in _HOSTS:
             self._expect_answers(host, from_own_port=False)

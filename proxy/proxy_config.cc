@@ -149,6 +149,7 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseLimits(config.limits(), server.proxy));
   status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
   status.Update(ParseTunnels(config.tunnels(), server.proxy));
+  server.proxy_protocol.assign(config.tunnels().proxy_protocol().begin(), config.tunnels().proxy_protocol().end());
   absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kClient);
   status.Update(tls.status());
   if (tls.ok()) server.tls = std::move(tls->client);

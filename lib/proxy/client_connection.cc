@@ -5,8 +5,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "lib/net/host_port.h"
 #include "lib/net/socket_address.h"
 #include "lib/proxy/http2_client.h"
+#include "lib/proxy/proxy_header.h"
 #include "lib/proxy/proxy_loop.h"
 
 namespace sluice {
@@ -17,6 +19,21 @@ constexpr char kNoWorkerTunnels[] =
     "tunnels.to_workers is off; let the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers";
 constexpr char kLoop[] =
     "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule";
+
+// Of a literal.
+std::optional<TcpEndpoint> TcpEndpointOf(const std::string& text) {
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(text);
+  if (!parsed.ok()) return std::nullopt;
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(parsed->host, error);
+  return error ? std::nullopt : std::optional(TcpEndpoint(address, static_cast<uint16_t>(parsed->port)));
+}
+
+// The header for a client's connection. `original`: the address to which a redirected client had connected.
+std::string HeaderOf(const std::optional<TcpSocket>& client, const std::string& original) {
+  if (!client.has_value()) return ProxyHeader(std::nullopt, std::nullopt);
+  return ProxyHeader(client->remote, original.empty() ? client->local : TcpEndpointOf(original));
+}
 
 }  // namespace
 
@@ -123,7 +140,7 @@ void ClientConnection::OpenTo(const std::string& target) {
   connect_target_ = target;
   phase_ = Phase::kConnecting;
   WatchOpening();
-  const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute;
+  const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute || proxy_.policies()->AnyExpectsHeader();
   dial_ = std::make_unique<TargetDial>(
       proxy_, policy(), connect_target_, only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
       [this] {
@@ -140,10 +157,19 @@ void ClientConnection::AnswerConnect(const absl::Status& reached) {
     return RefuseConnect(absl::FailedPreconditionError(kLoop), "");
   }
   const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
-  if (reached.ok() && !is_route) return OpenTunnel();
+  // A worker that expects the header may wait for it before it speaks, and takes no calls: calls have one connection
+  // for all clients.
+  if (reached.ok() && dialled != nullptr &&
+      proxy_.policies()->ExpectsHeader(connect_target_, dialled->address().text)) {
+    header_ = HeaderOf(socket_->Tcp(), redirected_ ? origin_.route : "");
+  }
+  if (reached.ok() && !is_route && header_.empty()) return OpenTunnel();
   socket_->SetReading(true);
   std::string early = std::exchange(early_, {});
-  if (reached.ok()) return StartTunnel(early, PassedTunnel::KindToWorker(proxy_));
+  if (reached.ok()) {
+    TellTunnelIsOpen();
+    return StartTunnel(early, PassedTunnel::KindToWorker(proxy_));
+  }
   if (absl::IsPermissionDenied(reached) && !is_route && origin_.local && proxy_.options().pass_tunnels) {
     return StartTunnel(early, PassedTunnel::Kind::kOther);
   }
@@ -247,8 +273,9 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   }
   phase_ = Phase::kOpen;
   SetIdle(false);
-  std::unique_ptr<Tunnel> dialled = dial_->TakeTunnel();
-  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(dialled), dial_->TakeSpoken(), bytes);
+  PassedTunnel::Beginning beginning{
+      .dialled = dial_->TakeTunnel(), .spoken = dial_->TakeSpoken(), .header = header_, .bytes = bytes};
+  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(beginning));
   if (ended_) protocol_->OnClientEnded();
 }
 

@@ -141,6 +141,7 @@ class ClientConnection final : public IdleHook,
   bool socks_ = false;                               // the client asked for it by SOCKS5
   std::string denial_;                               // why the client may not call it; empty: it may
   std::string early_;                                // bytes that came before the tunnel was open
+  std::string header_;                               // of the PROXY protocol, for the worker; empty: none
   std::unique_ptr<TargetDial> dial_;                 // null: no CONNECT came
   std::optional<RedirectLoops::Client> redirected_;  // the client was redirected
   UnsentWatch unsent_;                               // of the bytes written to the client

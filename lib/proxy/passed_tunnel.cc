@@ -36,13 +36,12 @@ int PassedTunnel::ReceiveBufferBytes(ProxyLoop& proxy, Kind kind) {
   return kind == Kind::kWorker ? static_cast<int>(proxy.options().worker_tunnel_receive_bytes) : 0;
 }
 
-PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
-                           const std::string& spoken, const std::string& bytes)
+PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, Beginning beginning)
     : proxy_(proxy),
       connection_(connection),
       kind_(kind),
       last_bytes_(proxy.link().now()),
-      tunnel_(std::move(dialled)) {
+      tunnel_(std::move(beginning.dialled)) {
   Tunnel::Owner owner{.on_open = [this] { OnTunnelOpen(); },
                       .on_bytes = [this](absl::string_view received) { OnTunnelBytes(received); },
                       .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
@@ -60,10 +59,11 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
     tunnel_->SetOwner(std::move(owner));
     tunnel_->SetReading(true);
     OnTunnelOpen();
-    const std::string received = spoken + tunnel_->TakeReceived();
+    const std::string received = beginning.spoken + tunnel_->TakeReceived();
     if (!received.empty()) OnTunnelBytes(received);
   }
-  if (!bytes.empty()) Forward(bytes);
+  if (!beginning.header.empty()) tunnel_->Write(std::move(beginning.header));
+  if (!beginning.bytes.empty()) Forward(std::move(beginning.bytes));
   if (tunnel_->ended()) OnTunnelEnded();
 }
 

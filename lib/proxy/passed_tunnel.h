@@ -24,10 +24,15 @@ class PassedTunnel final : public ClientProtocol {
   // kOther: traffic of a local client to a host that is not a worker. It is not restricted. It is counted, because it
   // uses the same port.
   using Kind = TunnelKind;
-  // Sends `bytes` first. `dialled` is open, and `spoken` has come from it; if it is null, connects to the target of the
-  // connection. The connection must outlive it.
-  PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
-               const std::string& spoken, const std::string& bytes);
+  // What has come of the tunnel before.
+  struct Beginning {
+    std::unique_ptr<Tunnel> dialled;  // it is open; null: the tunnel connects to the target of the connection
+    std::string spoken;               // bytes that came from it
+    std::string header;               // bytes for it that are no request
+    std::string bytes;                // the client's
+  };
+  // The connection must outlive it.
+  PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, Beginning beginning);
   ~PassedTunnel() override;
 
   // The kind of a tunnel to a worker, by the current options.

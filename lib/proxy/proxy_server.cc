@@ -148,7 +148,7 @@ absl::Status ProxyServer::Validate(const Options& options, const ScheduleOptions
   }
   if (options.listeners.empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
   const bool lends_certificate = LendsCertificate(options);
-  absl::Status status = ClientPolicies::Create(options.workers, options.clients).status();
+  absl::Status status = ClientPolicies::Create(options.workers, options.clients, options.proxy_protocol).status();
   status.Update(CheckClients(options));
   for (const Listener& listener : options.listeners) status.Update(CheckListener(listener, lends_certificate));
   status.Update(CheckListenerTls(options));
@@ -163,7 +163,8 @@ absl::Status ProxyServer::Validate(const Options& options, const ScheduleOptions
 absl::StatusOr<std::unique_ptr<ProxyServer>> ProxyServer::Start(std::shared_ptr<Link> link, Options options) {
   if (absl::Status valid = Validate(options, link->schedule_options()); !valid.ok()) return valid;
   std::unique_ptr<ProxyServer> server(new ProxyServer(std::move(link)));
-  absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
+  absl::StatusOr<ClientPolicies> policies =
+      ClientPolicies::Create(options.workers, options.clients, options.proxy_protocol);
   server->options_ = std::move(options);
   if (absl::Status opened = server->Open(*std::move(policies)); !opened.ok()) return opened;
   return server;
@@ -260,12 +261,14 @@ bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
 absl::Status ProxyServer::Reconfigure(Options options) {
   if (absl::Status valid = Validate(options, link_->schedule_options()); !valid.ok()) return valid;
   if (absl::Status same = CheckSame(options_, options); !same.ok()) return same;
-  absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
+  absl::StatusOr<ClientPolicies> policies =
+      ClientPolicies::Create(options.workers, options.clients, options.proxy_protocol);
   if (!policies.ok()) return policies.status();
   link_->Await([&](LinkLoop&) {
     loop_->Reconfigure(*std::move(policies), options.proxy);
     options_.workers = std::move(options.workers);
     options_.clients = std::move(options.clients);
+    options_.proxy_protocol = std::move(options.proxy_protocol);
     options_.proxy = std::move(options.proxy);
   });
   return absl::OkStatus();

@@ -43,6 +43,7 @@ class ProxyServer {
     std::vector<Listener> listeners;             // at least one
     std::vector<std::string> workers;            // patterns: see TargetPolicy
     std::vector<ClientPolicies::Group> clients;  // groups of clients that may call other workers
+    std::vector<std::string> proxy_protocol;     // patterns of workers whose tunnels begin with a ProxyHeader
     std::optional<TlsOptions> tls;               // for connections to workers; absent: plaintext
     std::optional<ListenerTls> listener_tls;     // for the listeners with TLS; required if there is one
     // Uids of users whose processes may connect to Unix sockets. Default: any user that the mode of the socket permits;

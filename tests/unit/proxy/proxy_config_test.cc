@@ -60,7 +60,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
     "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false,
-                "traffic_class": "queries", "half_closed_timeout": "20s", "idle_timeout": "1h"},
+                "traffic_class": "queries", "half_closed_timeout": "20s", "idle_timeout": "1h",
+                "proxy_protocol": ["*.svc:6379"]},
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
@@ -86,6 +87,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_FALSE(server.proxy.schedule_worker_tunnels);
   EXPECT_FALSE(server.proxy.pass_tunnels);
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 5 << 10);
+  EXPECT_THAT(server.proxy_protocol, ElementsAre("*.svc:6379"));
   EXPECT_EQ(server.proxy.half_closed_timeout, std::chrono::seconds(20));
   EXPECT_EQ(server.proxy.tunnel_idle_timeout, std::chrono::hours(1));
   EXPECT_EQ(server.proxy.max_connections, 1U);
@@ -155,6 +157,7 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"limits": {"opening_timeout": "0"}})", "limits.opening_timeout must be above 0"},
       {R"({"limits": {"opening_timeout": "soon"}})", "limits.opening_timeout"},
       {R"({"limits": {"client_stall_timeout": "0s"}})", "limits.client_stall_timeout must be above 0"},
+      {R"({"tunnels": {"proxy_protocol": ["10.0.0.0/99"]}})", "tunnels.proxy_protocol: \"10.0.0.0/99\""},
       {R"({"tunnels": {"receive_window": "wide"}})", "tunnels.receive_window"},
       {R"({"tunnels": {"receive_window": "1kb"}})", "tunnels.receive_window is 1024; it must be 0, or 4096 to"},
       {R"({"tunnels": {"receive_window": "2gb"}})", "tunnels.receive_window is 2147483648; it must be 0, or"},

@@ -136,7 +136,10 @@ class Proxy {
     WarnOfLargeBudget(options_.link);
     std::vector<std::string> open;  // to any client that can reach them
     for (size_t i = 0; i < addresses.size(); ++i) {
-      if (!options_.server.listeners[i].tls) open.push_back(addresses[i]);
+      const ProxyServer::Listener& listener = options_.server.listeners[i];
+      // Only the rules of this host lead clients to a listener of redirected connections.
+      const bool redirected = listener.kind == ProxyServer::Listener::Kind::kRedirected;
+      if (!listener.tls && !redirected) open.push_back(addresses[i]);
     }
     for (const std::string& address : BeyondThisHost(open)) {
       Log(LogLevel::kWarning, "whoever reaches this address may call the workers through this proxy",
@@ -150,7 +153,7 @@ class Proxy {
     const std::string admin = program.admin_address();
     std::vector<std::string> listen;  // in the notation of the config
     for (size_t i = 0; i < addresses.size(); ++i) {
-      listen.push_back(options_.server.listeners[i].tls ? "tls:" + addresses[i] : addresses[i]);
+      listen.push_back(AddressInConfig(options_.server.listeners[i], addresses[i]));
     }
     Log(LogLevel::kInfo, "serving",
         {{"listen", absl::StrJoin(listen, ",")},

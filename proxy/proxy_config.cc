@@ -19,11 +19,17 @@ namespace {
 
 constexpr int kOctal = 8;
 
+constexpr absl::string_view kTcpPrefix = "tcp:";
+constexpr absl::string_view kRedirectedPrefix = "redirected:";
 constexpr absl::string_view kTlsPrefix = "tls:";
 
 ProxyServer::Listener MakeListener(absl::string_view address, const std::string& route) {
+  using Kind = ProxyServer::Listener::Kind;
+  const Kind kind = absl::ConsumePrefix(&address, kTcpPrefix)          ? Kind::kTunnel
+                    : absl::ConsumePrefix(&address, kRedirectedPrefix) ? Kind::kRedirected
+                                                                       : Kind::kRequests;
   const bool tls = absl::ConsumePrefix(&address, kTlsPrefix);
-  return {.address = std::string(address), .route = route, .tls = tls};
+  return {.address = std::string(address), .route = route, .tls = tls, .kind = kind};
 }
 
 absl::Status ParseListeners(const v1::ProxyConfig& config, ProxyServer::Options& options) {
@@ -55,6 +61,22 @@ absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
   status.Update(ParseField("limits.client_stall_timeout", config.client_stall_timeout(), ParseDuration, stall));
   options.opening_timeout = absl::ToChronoNanoseconds(opening);
   options.client_stall_timeout = absl::ToChronoNanoseconds(stall);
+  return status;
+}
+
+absl::Status ParseTunnels(const v1::ProxyTunnels& config, ProxyOptions& options) {
+  if (config.has_to_workers()) options.pass_worker_tunnels = config.to_workers();
+  if (config.has_to_others()) options.pass_tunnels = config.to_others();
+  if (config.has_scheduled()) options.schedule_worker_tunnels = config.scheduled();
+  options.worker_tunnel_class = config.traffic_class();
+  absl::Duration half_closed = absl::FromChrono(options.half_closed_timeout);
+  absl::Duration idle = absl::FromChrono(options.tunnel_idle_timeout);
+  absl::Status status =
+      ParseField("tunnels.receive_window", config.receive_window(), ParseByteSize, options.worker_tunnel_receive_bytes);
+  status.Update(ParseField("tunnels.half_closed_timeout", config.half_closed_timeout(), ParseDuration, half_closed));
+  status.Update(ParseField("tunnels.idle_timeout", config.idle_timeout(), ParseDuration, idle));
+  options.half_closed_timeout = absl::ToChronoNanoseconds(half_closed);
+  options.tunnel_idle_timeout = absl::ToChronoNanoseconds(idle);
   return status;
 }
 
@@ -103,6 +125,13 @@ absl::Status CheckReloadable(const v1::ProxyConfig& before, const v1::ProxyConfi
   return CheckSameButReloadable(WithoutReloadable(before), WithoutReloadable(after));
 }
 
+std::string AddressInConfig(const ProxyServer::Listener& listener, absl::string_view address) {
+  using Kind = ProxyServer::Listener::Kind;
+  return absl::StrCat(listener.kind == Kind::kTunnel ? kTcpPrefix : "",
+                      listener.kind == Kind::kRedirected ? kRedirectedPrefix : "", listener.tls ? kTlsPrefix : "",
+                      address);
+}
+
 absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config) {
   ProxyProgramOptions options;
   options.admin = config.admin();
@@ -119,12 +148,8 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseSocketMode(config.socket_mode(), server.socket_mode));
   status.Update(ParseLimits(config.limits(), server.proxy));
   status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
-  if (config.tunnels().has_to_workers()) server.proxy.pass_worker_tunnels = config.tunnels().to_workers();
-  if (config.tunnels().has_scheduled()) server.proxy.schedule_worker_tunnels = config.tunnels().scheduled();
-  server.proxy.worker_tunnel_class = config.tunnels().traffic_class();
-  status.Update(ParseField("tunnels.receive_window", config.tunnels().receive_window(), ParseByteSize,
-                           server.proxy.worker_tunnel_receive_bytes));
-  if (config.tunnels().has_to_others()) server.proxy.pass_tunnels = config.tunnels().to_others();
+  status.Update(ParseTunnels(config.tunnels(), server.proxy));
+  server.proxy_protocol.assign(config.tunnels().proxy_protocol().begin(), config.tunnels().proxy_protocol().end());
   absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kClient);
   status.Update(tls.status());
   if (tls.ok()) server.tls = std::move(tls->client);

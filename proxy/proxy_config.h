@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "lib/proxy/proxy_server.h"
 
@@ -24,6 +25,9 @@ struct ProxyProgramOptions {
 
 // Checks the config as far as possible without starting anything. Returns InvalidArgument with the field.
 absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config);
+
+// The address of a listener as it is written in the config, with the actual port of `address`.
+std::string AddressInConfig(const ProxyServer::Listener& listener, absl::string_view address);
 
 // Returns FailedPrecondition with the fields, and their old and new values, if `after` cannot replace `before` in a
 // running proxy.

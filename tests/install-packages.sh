@@ -4,12 +4,12 @@
 # Without arguments: build network.
 set -eu
 
-# Packages to configure and build everything, including tests and benchmarks.
+# Packages to configure and build everything, including tests, benchmarks and the image, which contains nft.
 build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev libssl-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libmnl-dev libgtest-dev libgmock-dev
-  libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3"
+  libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3 nftables"
 # Packages for the test network, its Python servers and its plots.
-network="iproute2 ethtool nftables procps util-linux iputils-ping gnuplot-nox python3-grpcio socat"
+network="iproute2 ethtool nftables procps util-linux iputils-ping gnuplot-nox python3-grpcio socat curl"
 # Packages for the tests of metrics, rules and manifests. promtool checks the metrics and rules, and a Prometheus server
 # reads them. The prometheus package would also start its server, so it is not installed on a machine that runs systemd.
 monitoring="python3-yaml python3-jsonschema"

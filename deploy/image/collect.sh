@@ -12,8 +12,8 @@ fi
 programs=$1
 tree=$2
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-# Init containers need chown for a host path, and rm to remove its files.
-helpers="/bin/chown /bin/rm"
+# Init containers need chown for a host path, rm to remove its files, and nft to redirect connections.
+helpers="/bin/chown /bin/rm /usr/sbin/nft"
 
 if [ -e "$tree" ]; then
   echo "$0: $tree is there already" >&2

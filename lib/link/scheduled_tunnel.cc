@@ -64,6 +64,11 @@ void ScheduledTunnel::Stop() {
   if (asked_) End(CallEnd::kAborted);
 }
 
+void ScheduledTunnel::OnWorkerEnded() {
+  if (!stopped_ && turns_.phase() == TunnelTurns::Phase::kTurn) End(CallEnd::kArrived);
+  Stop();
+}
+
 void ScheduledTunnel::OnRequest(int64_t bytes, bool wants_response) {
   const bool within_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
   Do(turns_.OnRequest(loop_.now(), bytes, wants_response));

@@ -49,6 +49,7 @@ class ScheduledTunnel final : private Scheduled {
   void OnRequest(int64_t bytes, bool wants_response);
   void OnResponse(int64_t bytes, bool is_response);
   void OnClientStuck(bool stuck);
+  void OnWorkerEnded();  // all of its bytes have come; as Stop
   bool passes_requests() const { return turns_.passes_requests(); }
   bool reads() const { return turns_.reads(); }
   void Stop();  // the connection is over; the owner gets no event any more

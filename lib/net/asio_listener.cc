@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>  // Boost 1.74 misses it in C++20
 
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -21,6 +22,7 @@
 #include "lib/net/host_port.h"
 #include "lib/net/socket_address.h"
 #include "lib/net/worker_address.h"
+#include "lib/tcp/tcp_connection.h"
 
 namespace sluice {
 namespace {
@@ -65,6 +67,13 @@ boost::asio::ip::tcp::endpoint TcpEndpointOf(const stream_protocol::endpoint& en
   boost::asio::ip::tcp::endpoint tcp;
   std::memcpy(tcp.data(), endpoint.data(), endpoint.size());
   return tcp;
+}
+
+// IPv4 for an address of IPv4 in IPv6.
+boost::asio::ip::tcp::endpoint Unmapped(const boost::asio::ip::tcp::endpoint& endpoint) {
+  const auto address = endpoint.address();
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return endpoint;
+  return {make_address_v4(boost::asio::ip::v4_mapped, address.to_v6()), endpoint.port()};
 }
 
 absl::Status Unavailable(const std::string& address, absl::string_view what, const boost::system::error_code& error) {
@@ -135,12 +144,15 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
       boost::system::error_code error;
       const auto remote = socket.remote_endpoint(error);
       if (error) return;  // the client has closed the connection
-      const boost::asio::ip::tcp::endpoint tcp = TcpEndpointOf(remote);
-      connection.peer = FormatSocketAddress(tcp);
-      const auto address = tcp.address();
-      connection.local =
-          address.is_loopback() || (address.is_v6() && address.to_v6().is_v4_mapped() &&
-                                    make_address_v4(boost::asio::ip::v4_mapped, address.to_v6()).is_loopback());
+      const boost::asio::ip::tcp::endpoint peer = Unmapped(TcpEndpointOf(remote));
+      connection.peer = FormatSocketAddress(peer);
+      // A client on this host whose connection was redirected comes from the address of an interface, to loopback.
+      const boost::asio::ip::tcp::endpoint own = Unmapped(TcpEndpointOf(socket.local_endpoint(error)));
+      connection.local = peer.address().is_loopback() || own.address().is_loopback();
+      if (options_.redirected) {
+        const std::optional<TcpEndpoint> original = OriginalDestination(socket.native_handle());
+        if (original.has_value()) connection.original = FormatSocketAddress(*original);
+      }
     } else {
       connection.local = true;
       ucred credentials{};
@@ -151,7 +163,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     }
     const auto shared = std::make_shared<stream_protocol::socket>(std::move(socket));
     connection.start = [this, self = shared_from_this(), shared, peer = connection.peer](StreamSocketEvents& events) {
-      return AcceptStream(executor_, std::move(*shared), peer, options_.tls, events);
+      return AcceptStream(executor_, std::move(*shared), peer, options_.tls, options_.half_open, events);
     };
     connection.release = [shared, tcp = is_tcp_] {
       boost::system::error_code ignored;

@@ -19,9 +19,10 @@ struct AcceptedConnection {
   std::function<std::unique_ptr<StreamSocket>(StreamSocketEvents& events)> start;
   // Returns its socket instead, which the caller must close: a file descriptor that does not block, with TCP_NODELAY.
   std::function<int()> release;
-  bool local = false;              // the client is on this host: a Unix socket, or an address of loopback
+  bool local = false;              // the client is on this host: a Unix socket, or one end is an address of loopback
   std::optional<uint32_t> client;  // user id of the client, on a Unix socket (SO_PEERCRED of unix(7))
-  std::string peer;                // the client's address, for errors: "10.0.0.7:41234", "a client" of a Unix socket
+  std::string peer;                // the client's address: "10.0.0.7:41234", "a client" of a Unix socket
+  std::string original = {};       // to which the client has connected before a redirect; empty: there was none
 };
 
 // Accepts connections on one address, on the thread of an executor. It waits while no file descriptors are free. There
@@ -32,6 +33,8 @@ class AsioListener {
   struct Options {
     uint32_t unix_mode = 0600;              // of the socket of a path
     std::shared_ptr<const TlsContext> tls;  // for listeners; null: plaintext
+    bool half_open = false;                 // of the streams, as in Executor::ConnectOptions
+    bool redirected = false;                // find out AcceptedConnection::original
   };
 
   // Listens on "host:port" with an IP address or "localhost", port 0 for a free port, "unix:PATH" or

@@ -48,10 +48,12 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   void Open(const WorkerAddress& address, const Executor::ConnectOptions& options);
   // Adopts an accepted socket of a listener instead of Open.
-  void Take(stream_protocol::socket socket);
+  void Take(stream_protocol::socket socket, bool half_open);
   void StartTls();
   void Write(std::string bytes);
   size_t unsent_bytes() const { return unsent_bytes_; }
+  void EndWrites();
+  void Reset();
   void SetReading(bool reading);
   void SetReceiveWindow(int bytes) {
     if (connected_ && described_.has_value()) receive_window_.Set(fd_, bytes);
@@ -78,6 +80,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void Read();
   void OnBytes(absl::string_view bytes);
   void OnCiphertext(absl::string_view ciphertext);
+  void OnEnd(absl::Status why);
+  void WatchForError();
   absl::Status End() const { return filter_ != nullptr ? filter_->ReceiveEnd() : absl::OkStatus(); }
   absl::Status Broken(int error) const {
     return filter_ != nullptr ? filter_->ReceiveEnd(std::strerror(error)) : Error("", error);
@@ -101,10 +105,13 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool bounded_ = false;    // by its receive_buffer_bytes
   ReceiveWindow receive_window_;
   bool tls_later_ = false;              // as in Executor::ConnectOptions, too
+  bool half_open_ = false;              // likewise
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // without its TcpInfo
   bool reading_ = true;                 // the owner accepts OnBytes
+  bool ended_ = false;                  // the peer sends no more
+  bool ends_ = false;                   // this side sends no more, once unsent_ has left
   bool read_armed_ = false;
   bool write_armed_ = false;
   uint64_t read_turn_ = 0;  // the turn that reads_left_ counts
@@ -119,6 +126,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& options) {
   may_stall_ = options.may_stall;
   tls_later_ = options.tls_later;
+  half_open_ = options.half_open;
   const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(address.text, SocketUse::kConnect);
   if (!endpoint.ok()) return PostDisconnect(endpoint.status());
   boost::system::error_code error;
@@ -154,8 +162,9 @@ void Stream::OnSocketConnected(int error) {
   Begin();
 }
 
-void Stream::Take(stream_protocol::socket socket) {
+void Stream::Take(stream_protocol::socket socket, bool half_open) {
   accepted_ = true;
+  half_open_ = half_open;
   socket_ = std::move(socket);
   fd_ = socket_.native_handle();
   described_ = DescribeTcp(fd_);
@@ -210,7 +219,7 @@ void Stream::StartTls() {
 
 // Arms after the output of the turn: it is a system call, and output caused by received bytes must not wait for it.
 void Stream::ArmRead() {
-  if (std::exchange(read_armed_, true)) return;
+  if (ended_ || std::exchange(read_armed_, true)) return;
   executor_.AfterOutput([self = shared_from_this()] {
     if (!self->is_open()) return;
     self->socket_.async_wait(stream_protocol::socket::wait_read, [self](const boost::system::error_code& /*error*/) {
@@ -234,6 +243,7 @@ void Stream::Read() {
     read_turn_ = executor_.turn();
     reads_left_ = kReadsPerTurn;
   }
+  if (ended_ && write_error_.ok()) return;
   while (is_open() && reading_) {
     if (reads_left_ == 0) return executor_.NextTurn([self = shared_from_this()] { self->Read(); });
     const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
@@ -242,7 +252,7 @@ void Stream::Read() {
     // A write failed earlier, and all bytes received before are read now.
     if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
     if (got < 0) return ArmRead();
-    if (got == 0) return Disconnect(End());
+    if (got == 0) return OnEnd(End());
     --reads_left_;
     const auto bytes = static_cast<size_t>(got);
     OnBytes({buffer.data(), bytes});
@@ -272,7 +282,45 @@ void Stream::OnCiphertext(absl::string_view ciphertext) {
     events_->OnConnected();
   }
   if (is_open() && !plaintext.empty()) events_->OnBytes(plaintext);
-  if (is_open() && (!status.ok() || filter_->ended())) Disconnect(std::move(status));
+  if (is_open() && (!status.ok() || filter_->ended())) OnEnd(std::move(status));
+}
+
+void Stream::OnEnd(absl::Status why) {
+  if (!half_open_ || !connected_ || !why.ok()) return Disconnect(std::move(why));
+  ended_ = true;
+  WatchForError();
+  events_->OnEnded();
+}
+
+// A socket that has ended stays readable, so only an error shows that the peer is gone. The kernel reports one, too,
+// once both directions have ended.
+void Stream::WatchForError() {
+  socket_.async_wait(stream_protocol::socket::wait_error,
+                     [self = shared_from_this()](const boost::system::error_code& /*error*/) {
+                       if (!self->is_open()) return;
+                       if (!self->write_error_.ok()) return self->Disconnect(self->write_error_);
+                       int error = 0;
+                       socklen_t size = sizeof(error);
+                       getsockopt(self->fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+                       if (error == 0 && !self->ends_) error = EPIPE;  // a Unix socket whose peer has closed it
+                       self->Disconnect(error == 0 ? absl::OkStatus() : self->Error("", error));
+                     });
+}
+
+void Stream::EndWrites() {
+  if (!is_open() || !write_error_.ok() || std::exchange(ends_, true)) return;
+  if (filter_ != nullptr) {
+    filter_->SendEnd();
+    Send(filter_->TakeCiphertext());
+  }
+  if (unsent_.empty()) shutdown(fd_, SHUT_WR);
+}
+
+void Stream::Reset() {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  if (is_open()) setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  ends_ = true;
+  Close();
 }
 
 void Stream::Write(std::string bytes) {
@@ -327,6 +375,7 @@ void Stream::Flush() {
     }
     if (sent < offered) return ArmWrite();
   }
+  if (ends_) shutdown(fd_, SHUT_WR);
 }
 
 // Read first: the peer may have sent its reason before it closed.
@@ -351,7 +400,7 @@ void Stream::PostDisconnect(absl::Status why) {
 }
 
 void Stream::Close() {
-  if (filter_ != nullptr && is_open() && unsent_.empty() && write_error_.ok()) {
+  if (filter_ != nullptr && is_open() && !ends_ && unsent_.empty() && write_error_.ok()) {
     filter_->SendEnd();
     const std::string end = filter_->TakeCiphertext();
     if (!end.empty()) send(fd_, end.data(), end.size(), MSG_NOSIGNAL);
@@ -378,6 +427,8 @@ class StreamHandle final : public StreamSocket {
   void StartTls() override { stream_->StartTls(); }
   void Write(std::string bytes) override { stream_->Write(std::move(bytes)); }
   size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
+  void EndWrites() override { stream_->EndWrites(); }
+  void Reset() override { stream_->Reset(); }
   void SetReading(bool reading) override { stream_->SetReading(reading); }
   void SetReceiveWindow(int bytes) override { stream_->SetReceiveWindow(bytes); }
   std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
@@ -398,9 +449,9 @@ std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const Worker
 
 std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor, stream_protocol::socket socket,
                                            const std::string& peer, std::shared_ptr<const TlsContext> tls,
-                                           StreamSocketEvents& events) {
+                                           bool half_open, StreamSocketEvents& events) {
   auto stream = std::make_shared<Stream>(executor, peer, std::move(tls), "", events);
-  stream->Take(std::move(socket));
+  stream->Take(std::move(socket), half_open);
   return std::make_unique<StreamHandle>(std::move(stream));
 }
 

@@ -16,9 +16,9 @@ std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const Worker
                                             const Executor::ConnectOptions& options, StreamSocketEvents& events);
 
 // Makes a stream of a socket that a listener has accepted. OnConnected follows, once a TLS handshake is complete with a
-// `tls` for listeners. `peer` names the other end in errors.
+// `tls` for listeners. `peer` names the other end in errors. `half_open` is as in Executor::ConnectOptions.
 std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor, boost::asio::generic::stream_protocol::socket socket,
                                            const std::string& peer, std::shared_ptr<const TlsContext> tls,
-                                           StreamSocketEvents& events);
+                                           bool half_open, StreamSocketEvents& events);
 
 }  // namespace sluice

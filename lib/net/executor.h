@@ -30,6 +30,8 @@ class StreamSocketEvents {
   virtual void OnBytes(absl::string_view bytes) = 0;
   // The kernel has accepted all bytes of Write that it did not accept at once.
   virtual void OnDrained() {}
+  // The peer sends no more, and may still receive. Only streams that may be half open report it.
+  virtual void OnEnded() {}
   // The stream has ended, or could not be made. `why` is OK if the peer closed it properly. No event follows.
   virtual void OnDisconnected(absl::Status why) = 0;
 };
@@ -50,6 +52,10 @@ class StreamSocket {
   virtual size_t unsent_bytes() const = 0;
   // True if the backlog is too large; the writer waits for OnDrained.
   bool congested() const { return unsent_bytes() > kMaxBacklogBytes; }
+  // Sends the end of this direction after all bytes of Write, so that the peer may still send. Write nothing after it.
+  virtual void EndWrites() {}
+  // Closes the stream so that the peer sees an error and no proper end. Bytes that wait are lost. No event follows.
+  virtual void Reset() {}
   // Stops or resumes OnBytes. Bytes that arrive while it is stopped stay in the kernel, whose window then stops the
   // peer.
   virtual void SetReading(bool reading) = 0;
@@ -103,6 +109,8 @@ class Executor {
     int receive_buffer_bytes = 0;
     // Whether a connected peer may stop reading for any time. Otherwise the connection of such a peer ends within 10 s.
     bool may_stall = false;
+    // Whether the end of the peer's direction is OnEnded. Otherwise it is the end of the stream, OnDisconnected.
+    bool half_open = false;
   };
   // Connects. `events` must outlive the stream.
   virtual std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,

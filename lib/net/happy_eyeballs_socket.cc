@@ -36,6 +36,7 @@ class HappyEyeballsSocket::Attempt final : public StreamSocketEvents {
   }
   void OnBytes(absl::string_view bytes) override { owner_.events_.OnBytes(bytes); }
   void OnDrained() override { owner_.events_.OnDrained(); }
+  void OnEnded() override { owner_.events_.OnEnded(); }
   void OnDisconnected(absl::Status why) override {
     if (won()) return owner_.events_.OnDisconnected(std::move(why));
     owner_.OnAttemptFailed(why);
@@ -114,6 +115,14 @@ void HappyEyeballsSocket::Write(std::string bytes) {
 
 size_t HappyEyeballsSocket::unsent_bytes() const {
   return winner_->socket().unsent_bytes();
+}
+
+void HappyEyeballsSocket::EndWrites() {
+  winner_->socket().EndWrites();
+}
+
+void HappyEyeballsSocket::Reset() {
+  winner_->socket().Reset();
 }
 
 void HappyEyeballsSocket::SetReading(bool reading) {

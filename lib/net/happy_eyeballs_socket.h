@@ -34,6 +34,8 @@ class HappyEyeballsSocket final : public StreamSocket {
   void StartTls() override;
   void Write(std::string bytes) override;
   size_t unsent_bytes() const override;
+  void EndWrites() override;
+  void Reset() override;
   void SetReading(bool reading) override;
   void SetReceiveWindow(int bytes) override;
   std::optional<TcpSocket> Tcp() const override;

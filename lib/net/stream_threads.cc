@@ -47,6 +47,12 @@ class FarEnd final : public StreamSocketEvents {
   void SetReceiveWindow(int bytes) {
     if (socket_ != nullptr) socket_->SetReceiveWindow(bytes);
   }
+  void EndWrites() {
+    if (socket_ != nullptr) socket_->EndWrites();
+  }
+  void Reset() {
+    if (socket_ != nullptr) socket_->Reset();
+  }
   void Close() { socket_.reset(); }
   void LookAtTcp() {
     std::optional<TcpSocket> tcp = socket_ != nullptr ? socket_->Tcp() : std::nullopt;
@@ -68,6 +74,9 @@ class FarEnd final : public StreamSocketEvents {
     shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
     shared_->asked = false;
     TellDrained();
+  }
+  void OnEnded() override {
+    Tell([](StreamSocketEvents& events) { events.OnEnded(); });
   }
   void OnDisconnected(absl::Status why) override {
     LookAtTcp();
@@ -118,6 +127,13 @@ class NearEnd final : public StreamSocket {
     if (shared_->unsent_bytes == 0) return 0;
     shared_->asked = true;  // set before the read below, because the far end accesses the two in the opposite order
     return shared_->unsent_bytes;
+  }
+  void EndWrites() override {
+    thread_.Post([far = far_] { far->EndWrites(); });
+  }
+  void Reset() override {
+    shared_->events = nullptr;
+    thread_.Post([far = far_] { far->Reset(); });
   }
   void SetReading(bool reading) override {
     thread_.Post([far = far_, reading] { far->SetReading(reading); });

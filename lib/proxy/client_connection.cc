@@ -5,7 +5,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "lib/net/host_port.h"
+#include "lib/net/socket_address.h"
 #include "lib/proxy/http2_client.h"
+#include "lib/proxy/proxy_header.h"
 #include "lib/proxy/proxy_loop.h"
 
 namespace sluice {
@@ -14,6 +17,23 @@ namespace {
 constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 constexpr char kNoWorkerTunnels[] =
     "tunnels.to_workers is off; let the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers";
+constexpr char kLoop[] =
+    "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule";
+
+// Of a literal.
+std::optional<TcpEndpoint> TcpEndpointOf(const std::string& text) {
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(text);
+  if (!parsed.ok()) return std::nullopt;
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(parsed->host, error);
+  return error ? std::nullopt : std::optional(TcpEndpoint(address, static_cast<uint16_t>(parsed->port)));
+}
+
+// The header for a client's connection. `original`: the address to which a redirected client had connected.
+std::string HeaderOf(const std::optional<TcpSocket>& client, const std::string& original) {
+  if (!client.has_value()) return ProxyHeader(std::nullopt, std::nullopt);
+  return ProxyHeader(client->remote, original.empty() ? client->local : TcpEndpointOf(original));
+}
 
 }  // namespace
 
@@ -22,7 +42,10 @@ std::string ClientOrigin::Name() const {
 }
 
 ClientConnection::ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept)
-    : proxy_(proxy), origin_(std::move(origin)), socket_(accept(*this)) {
+    : proxy_(proxy),
+      origin_(std::move(origin)),
+      held_([this] { EndStuck(StuckClients(proxy_.held_answers().max_bytes())); }),
+      socket_(accept(*this)) {
   WatchOpening();
 }
 
@@ -44,7 +67,26 @@ void ClientConnection::WatchOpening() {
     if (phase_ == Phase::kConnecting) {
       return RefuseConnect(absl::DeadlineExceededError(absl::StrCat("no connection", within)), "");
     }
+    // The client of a redirected connection may be a pool that uses it later.
+    if (phase_ == Phase::kInTunnel && !origin_.asks() && denial_.empty()) {
+      return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
+    }
     End();
+  });
+}
+
+void ClientConnection::OnConnected() {
+  connected_ = true;
+  if (origin_.asks()) return;
+  phase_ = Phase::kConnecting;
+  connect_target_ = origin_.route;
+  if (origin_.opening == ClientOrigin::Opening::kRoute) return OpenTo(origin_.route);
+  redirected_.emplace(*origin_.loops, [this] { Reset(); });
+  if (!redirected_->Add(origin_.peer, origin_.route)) return RefuseConnect(absl::FailedPreconditionError(kLoop), "");
+  // In the next turn: if this is a loop, the connection that was dialled for the other side finds it in this turn.
+  proxy_.link().executor().Post([this, weak = weak_from_this()] {
+    const std::shared_ptr<ClientConnection> alive = weak.lock();
+    if (alive != nullptr && phase_ == Phase::kConnecting) OpenTo(origin_.route);
   });
 }
 
@@ -82,22 +124,25 @@ void ClientConnection::Open(absl::string_view bytes) {
     case ClientOpening::Kind::kConnect:
     case ClientOpening::Kind::kOther:
       if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
-      if (opening_.kind() == ClientOpening::Kind::kConnect) return OnConnectRequest();
+      if (opening_.kind() == ClientOpening::Kind::kConnect) {
+        socks_ = opening_.socks();
+        early_ = opening_.TakeRest();
+        return OpenTo(opening_.target());
+      }
       proxy_.metrics().CountConnection(ProxyConnection::kRefused);
       Report(ProxyEvent::Kind::kRefused, "", opening_.why());
-      return Refuse(opening_.refusal());
+      return EndWhenDrained(opening_.refusal());
   }
 }
 
 // The reply reports whether the target can be reached, before the client sends more.
-void ClientConnection::OnConnectRequest() {
-  connect_target_ = opening_.target();
-  socks_ = opening_.socks();
-  early_ = opening_.TakeRest();
+void ClientConnection::OpenTo(const std::string& target) {
+  connect_target_ = target;
   phase_ = Phase::kConnecting;
   WatchOpening();
+  const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute || proxy_.policies()->AnyExpectsHeader();
   dial_ = std::make_unique<TargetDial>(
-      proxy_, policy(), connect_target_, [this](const absl::Status& reached) { AnswerConnect(reached); },
+      proxy_, policy(), connect_target_, only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
       [this] {
         if (phase_ != Phase::kInTunnel) return;
         StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
@@ -106,16 +151,33 @@ void ClientConnection::OnConnectRequest() {
 
 void ClientConnection::AnswerConnect(const absl::Status& reached) {
   if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
-  if (reached.ok()) return OpenTunnel();
+  const Tunnel* const dialled = dial_->tunnel();
+  const std::optional<TcpSocket> tcp = redirected_ && dialled != nullptr ? dialled->Tcp() : std::nullopt;
+  if (tcp.has_value() && !redirected_->Add(FormatSocketAddress(tcp->local), FormatSocketAddress(tcp->remote))) {
+    return RefuseConnect(absl::FailedPreconditionError(kLoop), "");
+  }
+  const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
+  // A worker that expects the header may wait for it before it speaks, and takes no calls: calls have one connection
+  // for all clients.
+  if (reached.ok() && dialled != nullptr &&
+      proxy_.policies()->ExpectsHeader(connect_target_, dialled->address().text)) {
+    header_ = HeaderOf(socket_->Tcp(), redirected_ ? origin_.route : "");
+  }
+  if (reached.ok() && !is_route && header_.empty()) return OpenTunnel();
   socket_->SetReading(true);
   std::string early = std::exchange(early_, {});
-  if (absl::IsPermissionDenied(reached) && origin_.local && proxy_.options().pass_tunnels) {
+  if (reached.ok()) {
+    TellTunnelIsOpen();
+    return StartTunnel(early, PassedTunnel::KindToWorker(proxy_));
+  }
+  if (absl::IsPermissionDenied(reached) && !is_route && origin_.local && proxy_.options().pass_tunnels) {
     return StartTunnel(early, PassedTunnel::Kind::kOther);
   }
   RefuseConnect(reached, std::move(early));
 }
 
 void ClientConnection::TellTunnelIsOpen() {
+  if (!origin_.asks()) return;
   Write(socks_ ? SocksReply(absl::OkStatus()) : kTunnelIsOpen);
 }
 
@@ -127,6 +189,7 @@ void ClientConnection::OpenTunnel() {
   socket_->SetReading(true);
   const std::string early = std::exchange(early_, {});
   if (!early.empty()) Open(early);
+  if (ended_) OnEnded();
 }
 
 void ClientConnection::RefuseConnect(const absl::Status& why, std::string early) {
@@ -135,9 +198,12 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   std::string text(why.message());
   if (!absl::StrContains(text, connect_target_)) text = absl::StrCat(connect_target_, ": ", text);
   Report(ProxyEvent::Kind::kRefused, connect_target_, text);
-  if (socks_) return Refuse(SocksReply(why));
+  if (socks_) return EndWhenDrained(SocksReply(why));
+  const bool has_calls = origin_.opening != ClientOrigin::Opening::kRoute && absl::IsPermissionDenied(why);
+  if (!origin_.asks() && !has_calls) return ResetWhenDrained();
   // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
-  if (!absl::IsPermissionDenied(why)) return Refuse(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
+  if (!absl::IsPermissionDenied(why))
+    return EndWhenDrained(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
   denial_ = std::string(why.message());
   if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
     SetIdle(true);
@@ -168,14 +234,37 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
   protocol_->OnBytes(bytes);
 }
 
+// A client that has sent nothing in its tunnel, and sends no more, is gone: a request for a tunnel alone has no use.
+// The client of a route may only read.
+void ClientConnection::OnEnded() {
+  ended_ = true;
+  switch (phase_) {
+    case Phase::kOpening:
+      return End();
+    case Phase::kConnecting:
+      if (early_.empty() && origin_.opening != ClientOrigin::Opening::kRoute) End();
+      return;
+    case Phase::kInTunnel: {
+      const std::string bytes = opening_.TakeAll();
+      return bytes.empty() ? End() : StartTunnel(bytes, PassedTunnel::KindToWorker(proxy_));
+    }
+    case Phase::kOpen:
+      return protocol_->OnClientEnded();
+    case Phase::kDraining:
+    case Phase::kOver:
+      return;
+  }
+}
+
 void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
   proxy_.link().timers().Clear(opening_timer_);
-  if (!denial_.empty()) return Refuse(TunnelRefusal(bytes, denial_));
+  if (!denial_.empty()) return EndWhenDrained(TunnelRefusal(bytes, denial_));
   const bool to_worker = kind != PassedTunnel::Kind::kOther;
-  if (to_worker && !proxy_.options().pass_worker_tunnels) {
+  const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
+  if (to_worker && !is_route && !proxy_.options().pass_worker_tunnels) {
     proxy_.metrics().CountConnection(ProxyConnection::kRefused);
     Report(ProxyEvent::Kind::kRefused, connect_target_, kNoWorkerTunnels, ClientOpening::ProtocolOf(bytes));
-    return Refuse(TunnelRefusal(bytes, kNoWorkerTunnels));
+    return EndWhenDrained(TunnelRefusal(bytes, kNoWorkerTunnels));
   }
   // A tunnel to another host is counted when it is open. Otherwise it is refused.
   if (to_worker) {
@@ -184,13 +273,10 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   }
   phase_ = Phase::kOpen;
   SetIdle(false);
-  std::unique_ptr<Tunnel> dialled = dial_->TakeTunnel();
-  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(dialled), dial_->TakeSpoken(), bytes);
-}
-
-void ClientConnection::Refuse(std::string response) {
-  if (!response.empty()) Write(std::move(response));
-  EndWhenDrained();
+  PassedTunnel::Beginning beginning{
+      .dialled = dial_->TakeTunnel(), .spoken = dial_->TakeSpoken(), .header = header_, .bytes = bytes};
+  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(beginning));
+  if (ended_) protocol_->OnClientEnded();
 }
 
 // --- What the protocol needs.
@@ -224,10 +310,11 @@ void ClientConnection::Write(std::string bytes) {
   socket_->Write(std::move(bytes));
 }
 
-void ClientConnection::WatchSocket() {
+TimePoint ClientConnection::WatchSocket() {
   const size_t unsent_bytes = socket_->unsent_bytes();
   proxy_.held_answers().Count(held_, static_cast<int64_t>(unsent_bytes), proxy_.link().now());
   unsent_.Look(unsent_bytes, proxy_.link().now());
+  return unsent_.since();
 }
 
 void ClientConnection::SetIdle(bool idle) {
@@ -236,7 +323,7 @@ void ClientConnection::SetIdle(bool idle) {
 }
 
 void ClientConnection::OnDrained() {
-  if (phase_ == Phase::kDraining) return End();
+  if (phase_ == Phase::kDraining) return resets_ ? Reset() : End();
   if (phase_ == Phase::kOpen) protocol_->OnDrained();
 }
 
@@ -260,12 +347,7 @@ void ClientConnection::Close(const absl::Status& why) {
 void ClientConnection::LookAround(TimePoint now) {
   if (phase_ == Phase::kOpen) return protocol_->LookAround(now);
   if (phase_ != Phase::kDraining) return;
-  WatchSocket();
-  if (UnsentSince() <= now - proxy_.options().client_stall_timeout) End();
-}
-
-void ClientConnection::ReleaseSocket() {
-  EndStuck(StuckClients(proxy_.held_answers().max_bytes()));
+  if (WatchSocket() <= now - proxy_.options().client_stall_timeout) End();
 }
 
 // End the connection: a reset of a stream would not leave.
@@ -274,15 +356,26 @@ void ClientConnection::EndStuck(const absl::Status& why) {
   End();
 }
 
-void ClientConnection::EndWhenDrained() {
+void ClientConnection::EndWhenDrained(std::string last_bytes) {
+  if (!last_bytes.empty()) Write(std::move(last_bytes));
   phase_ = Phase::kDraining;
-  if (socket_->unsent_bytes() == 0) End();
+  if (socket_->unsent_bytes() == 0) OnDrained();
+}
+
+void ClientConnection::ResetWhenDrained() {
+  resets_ = true;
+  EndWhenDrained();
+}
+
+void ClientConnection::Reset() {
+  socket_->Reset();
+  End();
 }
 
 void ClientConnection::OnDisconnected(absl::Status why) {
   if (phase_ == Phase::kOver) return;
   if (!connected_) OnHandshakeFailed(why);
-  if (phase_ == Phase::kOpen) return protocol_->OnDisconnected();
+  if (phase_ == Phase::kOpen) return protocol_->OnDisconnected(why);
   End();
 }
 
@@ -290,6 +383,7 @@ void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
+  if (redirected_) redirected_->Leave();
   if (dial_ != nullptr) dial_->Stop();
   if (protocol_ != nullptr) protocol_->OnEnd();
   proxy_.held_answers().Count(held_, 0, proxy_.link().now());

@@ -20,6 +20,7 @@
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/passed_tunnel.h"
 #include "lib/proxy/proxy_event.h"
+#include "lib/proxy/redirect_loops.h"
 #include "lib/proxy/target_dial.h"
 #include "lib/proxy/unsent_watch.h"
 
@@ -34,12 +35,18 @@ using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>
 
 // The listener and the client of a connection.
 struct ClientOrigin {
-  std::string route;                            // the worker of this listener; empty: the client names the worker
+  std::string route;                            // the worker of this connection; empty: the client names the worker
   bool local = false;                           // the client is on this host
   std::string peer;                             // the client's end, for errors and the log
   std::optional<uint32_t> user = std::nullopt;  // on a Unix socket
+  // What the connection is a tunnel to, without a request for it. kRoute: to `route`, whatever it carries.
+  // kRedirected: to `route`, to which the client had connected before a redirect.
+  enum class Opening { kRequest, kRoute, kRedirected };
+  Opening opening = Opening::kRequest;
+  RedirectLoops* loops = nullptr;  // kRedirected: must outlive the connection
 
-  std::string Name() const;  // for the log: "10.0.0.7:41234", or "uid 1001"
+  bool asks() const { return opening == Opening::kRequest; }  // the client asks for a tunnel, or needs none
+  std::string Name() const;                                   // for the log: "10.0.0.7:41234", or "uid 1001"
 };
 
 // Makes the stream of an accepted connection.
@@ -78,10 +85,8 @@ class ClientConnection final : public IdleHook,
   const std::shared_ptr<const TargetPolicy>& policy();
   StreamSocket& socket() { return *socket_; }
   void Write(std::string bytes);
-  // Counts the bytes that the client has not read.
-  void WatchSocket();
-  // Since when bytes wait at the socket and the client reads none, as of the last WatchSocket.
-  TimePoint UnsentSince() const { return unsent_.since(); }
+  // Counts the bytes that the client has not read. Returns since when it reads none of them.
+  TimePoint WatchSocket();
   void SetIdle(bool idle);  // idle connections end if others need their room
   void TellTunnelIsOpen();
   // Refuses CONNECT or SOCKS5. If the client of CONNECT may not call its target, the tunnel opens nevertheless, and
@@ -89,13 +94,16 @@ class ClientConnection final : public IdleHook,
   // of a call. `early`: bytes that the client has sent without waiting for the response.
   void RefuseConnect(const absl::Status& why, std::string early);
   void EndStuck(const absl::Status& why);  // the client does not read
-  void EndWhenDrained();
+  void EndWhenDrained(std::string last_bytes = "");
+  // The client then sees an error and no proper end. ResetWhenDrained first writes the bytes that wait.
+  void ResetWhenDrained();
+  void Reset();
   void End();
 
  private:
   enum class Phase {
     kOpening,     // the protocol is not known yet
-    kConnecting,  // CONNECT came, and the proxy looks up its target and dials it
+    kConnecting,  // CONNECT came, or needs not come: the proxy looks up the target and dials it
     kInTunnel,    // the tunnel is open, or seems to be, and its protocol is not known yet
     kOpen,        // the protocol has the connection
     kDraining,    // the connection ends when its last bytes have left
@@ -103,38 +111,41 @@ class ClientConnection final : public IdleHook,
   };
 
   // StreamSocketEvents.
-  void OnConnected() override { connected_ = true; }
+  void OnConnected() override;
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;
+  void OnEnded() override;
   void OnDisconnected(absl::Status why) override;
 
   void WatchOpening();
   void OnHandshakeFailed(const absl::Status& why);
   void Open(absl::string_view bytes);
-  void OnConnectRequest();
+  void OpenTo(const std::string& target);
   void AnswerConnect(const absl::Status& reached);
   void OpenTunnel();
   void StartHttp2(const std::string& bytes);
   void StartTunnel(const std::string& bytes, PassedTunnel::Kind kind);
-  void Refuse(std::string response);
-  void ReleaseSocket();
 
   ProxyLoop& proxy_;
   const ClientOrigin origin_;
   Place place_;
   Phase phase_ = Phase::kOpening;
   bool connected_ = false;                          // no byte comes before
+  bool ended_ = false;                              // the client sends no more
+  bool resets_ = false;                             // kDraining: at its end
   std::shared_ptr<const ClientPolicies> policies_;  // contains policy_
   std::shared_ptr<const TargetPolicy> policy_;
   ClientOpening opening_;  // reads the connection, and then its tunnel
   TimerQueue::Id opening_timer_;
   std::string connect_target_;
-  bool socks_ = false;                                   // the client asked for it by SOCKS5
-  std::string denial_;                                   // why the client may not call it; empty: it may
-  std::string early_;                                    // bytes that came before the tunnel was open
-  std::unique_ptr<TargetDial> dial_;                     // null: no CONNECT came
-  UnsentWatch unsent_;                                   // of the bytes written to the client
-  HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // the same bytes
+  bool socks_ = false;                               // the client asked for it by SOCKS5
+  std::string denial_;                               // why the client may not call it; empty: it may
+  std::string early_;                                // bytes that came before the tunnel was open
+  std::string header_;                               // of the PROXY protocol, for the worker; empty: none
+  std::unique_ptr<TargetDial> dial_;                 // null: no CONNECT came
+  std::optional<RedirectLoops::Client> redirected_;  // the client was redirected
+  UnsentWatch unsent_;                               // of the bytes written to the client
+  HeldBytes::Holder held_;                           // the same bytes
   bool going_away_ = false;
   std::unique_ptr<ClientProtocol> protocol_;  // null: not known
   std::unique_ptr<StreamSocket> socket_;      // last, since it calls into the members above

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "lib/tls/tls_context.h"
 
 namespace sluice {
@@ -38,7 +39,8 @@ absl::Status CheckGroup(const ClientPolicies::Group& group, absl::string_view fi
 }  // namespace
 
 absl::StatusOr<ClientPolicies> ClientPolicies::Create(absl::Span<const std::string> workers,
-                                                      absl::Span<const Group> groups) {
+                                                      absl::Span<const Group> groups,
+                                                      absl::Span<const std::string> with_header) {
   ClientPolicies policies;
   absl::StatusOr<TargetPolicy> others = TargetPolicy::Create(workers);
   if (!others.ok()) return others.status();
@@ -52,7 +54,19 @@ absl::StatusOr<ClientPolicies> ClientPolicies::Create(absl::Span<const std::stri
     if (!policy.ok()) return absl::InvalidArgumentError(absl::StrCat(field, ".", policy.status().message()));
     policies.groups_.push_back({groups[i], *std::move(policy)});
   }
+  if (with_header.empty()) return policies;
+  absl::StatusOr<TargetPolicy> expects = TargetPolicy::Create(with_header);
+  if (!expects.ok()) {
+    const absl::string_view why = absl::StripPrefix(expects.status().message(), "workers: ");
+    return absl::InvalidArgumentError(absl::StrCat("tunnels.proxy_protocol: ", why));
+  }
+  policies.with_header_ = *std::move(expects);
   return policies;
+}
+
+bool ClientPolicies::ExpectsHeader(absl::string_view target, absl::string_view address) const {
+  return with_header_.has_value() && with_header_->CheckTarget(target).ok() &&
+         with_header_->CheckAddress(target, address).ok();
 }
 
 void ClientPolicies::SetOwnAddresses(absl::Span<const std::string> addresses) {

@@ -7,6 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "lib/proxy/target_policy.h"
 
@@ -27,11 +28,16 @@ class ClientPolicies {
 
   // `workers` applies to clients that are in no group; empty means "private". Returns InvalidArgument that names the
   // field of sluice-proxy's config: for a wrong pattern or name, a group without clients or without workers, and a user
-  // or name that is in two groups.
-  static absl::StatusOr<ClientPolicies> Create(absl::Span<const std::string> workers, absl::Span<const Group> groups);
+  // or name that is in two groups. `with_header` are patterns of workers that expect a header of the PROXY protocol.
+  static absl::StatusOr<ClientPolicies> Create(absl::Span<const std::string> workers, absl::Span<const Group> groups,
+                                               absl::Span<const std::string> with_header = {});
 
   // As TargetPolicy::SetOwnAddresses, for all groups.
   void SetOwnAddresses(absl::Span<const std::string> addresses);
+
+  // Whether a worker expects a header of the PROXY protocol: any, or the one at this address of this target.
+  bool AnyExpectsHeader() const { return with_header_.has_value(); }
+  bool ExpectsHeader(absl::string_view target, absl::string_view address) const;
 
   // Whether the client's certificate has one of these names.
   using HasOneOf = absl::FunctionRef<bool(absl::Span<const std::string> names)>;
@@ -46,6 +52,7 @@ class ClientPolicies {
 
   std::vector<GroupPolicy> groups_;
   TargetPolicy others_;
+  std::optional<TargetPolicy> with_header_;
 };
 
 }  // namespace sluice

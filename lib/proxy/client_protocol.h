@@ -15,8 +15,11 @@ class ClientProtocol {
 
   virtual void OnBytes(absl::string_view bytes) = 0;
   virtual void OnDrained() = 0;
-  // The client has gone. The protocol calls ClientConnection::End, now or later.
-  virtual void OnDisconnected() = 0;
+  // The client has gone; `why` is OK if it closed the connection properly. The protocol calls ClientConnection::End,
+  // now or later.
+  virtual void OnDisconnected(const absl::Status& why) = 0;
+  // The client sends no more, and may still receive.
+  virtual void OnClientEnded() { OnDisconnected(absl::OkStatus()); }
   virtual void AnnounceGoAway() {}
   virtual void GoAway() {}
   // Ends the calls with a status before the connection ends. FailStuck: because the client does not read.

@@ -177,11 +177,11 @@ void Http2Client::FailStuck(const absl::Status& why) {
 
 void Http2Client::LookAround(TimePoint now) {
   Flush();
-  connection_.WatchSocket();
+  const TimePoint unsent_since = connection_.WatchSocket();
   const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
   const absl::Status stuck = absl::ResourceExhaustedError(absl::StrCat(
       "the client has read nothing of the response for ", absl::FormatDuration(absl::FromChrono(timeout))));
-  if (connection_.UnsentSince() <= now - timeout) return connection_.EndStuck(stuck);
+  if (unsent_since <= now - timeout) return connection_.EndStuck(stuck);
   const std::chrono::nanoseconds head_timeout = proxy_.options().opening_timeout;
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
@@ -207,7 +207,7 @@ void Http2Client::EndIfDone() {
   });
 }
 
-void Http2Client::OnDisconnected() {
+void Http2Client::OnDisconnected(const absl::Status& /*why*/) {
   connection_.End();
 }
 

@@ -42,7 +42,7 @@ class Http2Client final : public ClientProtocol, public Flushable, private Sessi
   // ClientProtocol.
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;
-  void OnDisconnected() override;
+  void OnDisconnected(const absl::Status& why) override;
   void AnnounceGoAway() override;
   void GoAway() override;
   void Fail(const absl::Status& why) override;

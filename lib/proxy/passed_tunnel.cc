@@ -36,12 +36,16 @@ int PassedTunnel::ReceiveBufferBytes(ProxyLoop& proxy, Kind kind) {
   return kind == Kind::kWorker ? static_cast<int>(proxy.options().worker_tunnel_receive_bytes) : 0;
 }
 
-PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
-                           const std::string& spoken, const std::string& bytes)
-    : proxy_(proxy), connection_(connection), kind_(kind), tunnel_(std::move(dialled)) {
+PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, Beginning beginning)
+    : proxy_(proxy),
+      connection_(connection),
+      kind_(kind),
+      last_bytes_(proxy.link().now()),
+      tunnel_(std::move(beginning.dialled)) {
   Tunnel::Owner owner{.on_open = [this] { OnTunnelOpen(); },
                       .on_bytes = [this](absl::string_view received) { OnTunnelBytes(received); },
                       .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
+                      .on_ended = [this] { OnTunnelEnded(); },
                       .on_over = [this](const absl::Status& why, bool opened) { OnTunnelOver(why, opened); }};
   if (kind_ == Kind::kScheduled) Schedule();
   if (tunnel_ == nullptr) {
@@ -55,10 +59,12 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
     tunnel_->SetOwner(std::move(owner));
     tunnel_->SetReading(true);
     OnTunnelOpen();
-    const std::string received = spoken + tunnel_->TakeReceived();
+    const std::string received = beginning.spoken + tunnel_->TakeReceived();
     if (!received.empty()) OnTunnelBytes(received);
   }
-  if (!bytes.empty()) Forward(bytes);
+  if (!beginning.header.empty()) tunnel_->Write(std::move(beginning.header));
+  if (!beginning.bytes.empty()) Forward(std::move(beginning.bytes));
+  if (tunnel_->ended()) OnTunnelEnded();
 }
 
 PassedTunnel::~PassedTunnel() = default;
@@ -99,6 +105,7 @@ void PassedTunnel::OnBytes(absl::string_view bytes) {
 
 // The first bytes show the protocol.
 void PassedTunnel::Forward(std::string bytes) {
+  last_bytes_ = proxy_.link().now();
   if (!std::exchange(reported_, true)) {
     const bool to_worker = kind_ == Kind::kWorker;
     tls_ = bytes[0] == kTlsRecord;
@@ -118,6 +125,7 @@ void PassedTunnel::Pass(std::string bytes) {
   if (waiting_.size() > StreamSocket::kMaxBacklogBytes) connection_.socket().SetReading(true);
   if (!waiting_.empty()) tunnel_->Write(std::exchange(waiting_, {}));
   if (!bytes.empty()) tunnel_->Write(std::move(bytes));
+  if (client_ended_) tunnel_->EndWrites();
 }
 
 bool PassedTunnel::IsControl(size_t bytes) const {
@@ -129,15 +137,19 @@ void PassedTunnel::SetReading() {
 }
 
 void PassedTunnel::OnDrained() {
-  if (phase_ != Phase::kOpen || !std::exchange(client_stuck_, false)) return;
-  if (turns_ != nullptr) turns_->OnClientStuck(false);
-  SetReading();
+  if (phase_ != Phase::kOpen) return;
+  if (std::exchange(client_stuck_, false)) {
+    if (turns_ != nullptr) turns_->OnClientStuck(false);
+    SetReading();
+  }
+  EndIfOver();
 }
 
 void PassedTunnel::OnTunnelBytes(absl::string_view bytes) {
   if (phase_ == Phase::kOver) return;
   proxy_.metrics().CountTunnelBytes(kind_, bytes.size());
   if (phase_ != Phase::kOpen) return;  // the client has disconnected
+  last_bytes_ = proxy_.link().now();
   connection_.Write(std::string(bytes));
   if (turns_ != nullptr) turns_->OnResponse(static_cast<int64_t>(bytes.size()), !IsControl(bytes.size()));
   if (connection_.socket().congested() && !std::exchange(client_stuck_, true) && turns_ != nullptr) {
@@ -149,6 +161,37 @@ void PassedTunnel::OnTunnelBytes(absl::string_view bytes) {
 void PassedTunnel::OnTunnelBacklog(bool backlog) {
   if (phase_ == Phase::kLeaving) return EndIfLeft();
   connection_.socket().SetReading(!backlog);
+  if (!backlog) EndIfOver();
+}
+
+// All of the last response has come.
+void PassedTunnel::OnTunnelEnded() {
+  if (phase_ != Phase::kOpen) return;
+  if (turns_ != nullptr) turns_->OnWorkerEnded();
+  EndSchedule();
+  connection_.socket().EndWrites();
+  EndIfOver();
+}
+
+void PassedTunnel::OnClientEnded() {
+  if (kind_ == Kind::kOther && !tunnel_->open() && tunnel_->unsent_bytes() == 0) return connection_.End();
+  client_ended_ = true;
+  if (waiting_.empty()) tunnel_->EndWrites();
+  EndIfOver();
+}
+
+// Passes what waits, now and later.
+void PassedTunnel::EndSchedule() {
+  if (turns_ != nullptr) {
+    turns_->Stop();
+    proxy_.link().AtEndOfTurn([over = std::shared_ptr<ScheduledTunnel>(std::move(turns_))] {});
+  }
+  Pass({});
+}
+
+void PassedTunnel::EndIfOver() {
+  const bool over = client_ended_ && tunnel_->ended() && waiting_.empty();
+  if (over && tunnel_->unsent_bytes() == 0 && connection_.socket().unsent_bytes() == 0) connection_.End();
 }
 
 void PassedTunnel::OnTunnelOver(const absl::Status& why, bool opened) {
@@ -156,34 +199,48 @@ void PassedTunnel::OnTunnelOver(const absl::Status& why, bool opened) {
   if (phase_ == Phase::kLeaving) return connection_.End();
   phase_ = Phase::kOver;
   if (!opened && kind_ == Kind::kOther) return connection_.RefuseConnect(why, tunnel_->TakeEarly());
-  connection_.EndWhenDrained();  // first send the bytes that the other side has sent
+  // First send the bytes that the other side has sent. If it has ended properly before, it only receives no more.
+  if (why.ok() || tunnel_->ended()) return connection_.EndWhenDrained();
+  connection_.ResetWhenDrained();
 }
 
 // Keep reading the far side: if unread bytes remain when a socket closes, the kernel resets the connection and drops
 // the bytes that it has not sent. A client that leaves before its CONNECT is answered has no last bytes.
-void PassedTunnel::OnDisconnected() {
+void PassedTunnel::OnDisconnected(const absl::Status& why) {
   if (kind_ == Kind::kOther && !tunnel_->open()) return connection_.End();
+  if (!why.ok() && !client_ended_) return Abort();
+  client_ended_ = true;
   phase_ = Phase::kLeaving;
   EndIfLeft();
 }
 
 void PassedTunnel::EndIfLeft() {
-  if (turns_ != nullptr) turns_->Stop();
-  Pass({});
+  EndSchedule();
   tunnel_->SetReading(true);
   if (tunnel_->unsent_bytes() == 0) connection_.End();
 }
 
-// Either end may hold the tunnel forever.
+void PassedTunnel::Abort() {
+  tunnel_->Reset();
+  connection_.Reset();
+}
+
+// Either end may hold the tunnel forever. An end that has sent all may be gone, and nothing shows it while nothing
+// is sent to it.
 void PassedTunnel::LookAround(TimePoint now) {
   TimePoint unsent_since = tunnel_->UnsentSince(now);
   if (phase_ == Phase::kOpen) {
-    connection_.WatchSocket();
-    unsent_since = std::min(unsent_since, connection_.UnsentSince());
+    unsent_since = std::min(unsent_since, connection_.WatchSocket());
   }
-  if (unsent_since > now - proxy_.options().client_stall_timeout) return;
-  proxy_.metrics().CountStuckCall();
-  connection_.End();
+  const ProxyOptions& options = proxy_.options();
+  if (unsent_since <= now - options.client_stall_timeout) {
+    proxy_.metrics().CountStuckCall();
+    return Abort();
+  }
+  const bool half_closed = client_ended_ || tunnel_->ended();
+  const auto timeout = half_closed ? options.half_closed_timeout : options.tunnel_idle_timeout;
+  const bool idle = unsent_since == TimePoint::max() && waiting_.empty();
+  if (idle && timeout.count() > 0 && last_bytes_ <= now - timeout) Abort();
 }
 
 }  // namespace sluice

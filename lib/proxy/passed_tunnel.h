@@ -17,17 +17,22 @@ class Tunnel;
 
 // A client that requested a tunnel by CONNECT and speaks something other than HTTP/2 in the clear: the proxy forwards
 // its bytes. A tunnel to a worker takes turns in the schedule of the link (ScheduledTunnel), if the policy has turns.
-// There is one for each such connection. Bytes that wait for one end stop the reading of the other end. Used on the
-// link's thread only.
+// There is one for each such connection. Bytes that wait for one end stop the reading of the other end. Each direction
+// ends by itself, and a reset of one end is a reset of the other. Used on the link's thread only.
 class PassedTunnel final : public ClientProtocol {
  public:
   // kOther: traffic of a local client to a host that is not a worker. It is not restricted. It is counted, because it
   // uses the same port.
   using Kind = TunnelKind;
-  // Sends `bytes` first. `dialled` is open, and `spoken` has come from it; if it is null, connects to the target of the
-  // connection. The connection must outlive it.
-  PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, std::unique_ptr<Tunnel> dialled,
-               const std::string& spoken, const std::string& bytes);
+  // What has come of the tunnel before.
+  struct Beginning {
+    std::unique_ptr<Tunnel> dialled;  // it is open; null: the tunnel connects to the target of the connection
+    std::string spoken;               // bytes that came from it
+    std::string header;               // bytes for it that are no request
+    std::string bytes;                // the client's
+  };
+  // The connection must outlive it.
+  PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, Beginning beginning);
   ~PassedTunnel() override;
 
   // The kind of a tunnel to a worker, by the current options.
@@ -38,8 +43,9 @@ class PassedTunnel final : public ClientProtocol {
   // ClientProtocol.
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;
-  void OnDisconnected() override;
-  // Ends the tunnel if one of its ends reads nothing.
+  void OnDisconnected(const absl::Status& why) override;
+  void OnClientEnded() override;
+  // Ends the tunnel if one of its ends reads nothing, or if nothing passes for too long.
   void LookAround(TimePoint now) override;
   void OnEnd() override;
 
@@ -58,7 +64,11 @@ class PassedTunnel final : public ClientProtocol {
   void OnTunnelOpen();
   void OnTunnelBytes(absl::string_view bytes);
   void OnTunnelBacklog(bool backlog);
+  void OnTunnelEnded();
   void OnTunnelOver(const absl::Status& why, bool opened);
+  void EndSchedule();
+  void EndIfOver();
+  void Abort();
   void EndIfLeft();
 
   ProxyLoop& proxy_;
@@ -69,6 +79,8 @@ class PassedTunnel final : public ClientProtocol {
   bool counted_ = false;   // as an open tunnel
   bool tls_ = false;       // the client speaks TLS
   bool client_stuck_ = false;
+  bool client_ended_ = false;               // it sends no more, and may still receive
+  TimePoint last_bytes_;                    // when bytes have last passed
   std::string waiting_;                     // requests that wait for a turn
   std::unique_ptr<ScheduledTunnel> turns_;  // null: the tunnel is not scheduled
   std::unique_ptr<Tunnel> tunnel_;

@@ -50,6 +50,10 @@ struct ProxyOptions {
   std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);
   // The proxy ends a call whose client reads nothing of the response for this long.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
+  // The proxy ends a forwarded tunnel in which no byte has passed for this long; 0: it does not. The first is for a
+  // tunnel of which one direction has ended: the other end may have gone, too, without a sign of it.
+  std::chrono::nanoseconds half_closed_timeout = std::chrono::minutes(5);
+  std::chrono::nanoseconds tunnel_idle_timeout = std::chrono::nanoseconds(0);
   size_t max_connections = 16384;
   size_t max_calls = 65536;               // calls of all clients; above it the proxy refuses calls
   uint32_t max_streams = 4096;            // calls of one connection

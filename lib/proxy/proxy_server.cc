@@ -18,6 +18,10 @@ namespace {
 constexpr int64_t kMinWindowBytes = 4096;
 constexpr int64_t kMaxWindowBytes = int64_t{1} << 30;
 
+constexpr char kNotRedirected[] =
+    "no rule has redirected this connection here; let the client connect to its worker, and a rule of nftables or "
+    "iptables (REDIRECT) lead the connection here";
+
 bool LendsCertificate(const ProxyServer::Options& options) {
   return options.tls.has_value() && !options.tls->certificate_file.empty();
 }
@@ -59,7 +63,19 @@ absl::Status CheckListener(const ProxyServer::Listener& listener, bool lends_cer
                                                    "\" must be tls:host:port; who connects to a Unix socket is known "
                                                    "from the kernel"));
   }
-  if (lends_certificate && !listener.tls && !IsUnixAddress(listener.address)) {
+  using Kind = ProxyServer::Listener::Kind;
+  const bool is_tunnel = listener.kind == Kind::kTunnel;
+  if (is_tunnel && listener.route.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen: \"tcp:", listener.address, "\" has no workers; give it in routes"));
+  }
+  if (listener.kind == Kind::kRedirected &&
+      (!listener.route.empty() || listener.tls || IsUnixAddress(listener.address))) {
+    return absl::InvalidArgumentError(absl::StrCat("listen: \"redirected:", listener.address,
+                                                   "\" must be redirected:host:port, in listen: the client has "
+                                                   "chosen its worker"));
+  }
+  if (lends_certificate && !listener.tls && !is_tunnel && !IsUnixAddress(listener.address)) {
     return absl::InvalidArgumentError(
         absl::StrCat("listen: \"", listener.address,
                      "\" would let anybody who can connect call the workers with this proxy's certificate "
@@ -132,7 +148,7 @@ absl::Status ProxyServer::Validate(const Options& options, const ScheduleOptions
   }
   if (options.listeners.empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
   const bool lends_certificate = LendsCertificate(options);
-  absl::Status status = ClientPolicies::Create(options.workers, options.clients).status();
+  absl::Status status = ClientPolicies::Create(options.workers, options.clients, options.proxy_protocol).status();
   status.Update(CheckClients(options));
   for (const Listener& listener : options.listeners) status.Update(CheckListener(listener, lends_certificate));
   status.Update(CheckListenerTls(options));
@@ -147,7 +163,8 @@ absl::Status ProxyServer::Validate(const Options& options, const ScheduleOptions
 absl::StatusOr<std::unique_ptr<ProxyServer>> ProxyServer::Start(std::shared_ptr<Link> link, Options options) {
   if (absl::Status valid = Validate(options, link->schedule_options()); !valid.ok()) return valid;
   std::unique_ptr<ProxyServer> server(new ProxyServer(std::move(link)));
-  absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
+  absl::StatusOr<ClientPolicies> policies =
+      ClientPolicies::Create(options.workers, options.clients, options.proxy_protocol);
   server->options_ = std::move(options);
   if (absl::Status opened = server->Open(*std::move(policies)); !opened.ok()) return opened;
   return server;
@@ -179,9 +196,12 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
     loop_->SetOnEvent(options_.on_event);
     std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
-      auto opened = AsioListener::Listen(
-          link_->executor(), listener.address,
-          {.unix_mode = options_.socket_mode, .tls = listener.tls ? listener_tls_ : nullptr}, OnAccept(listener));
+      auto opened = AsioListener::Listen(link_->executor(), listener.address,
+                                         {.unix_mode = options_.socket_mode,
+                                          .tls = listener.tls ? listener_tls_ : nullptr,
+                                          .half_open = true,
+                                          .redirected = listener.kind == Listener::Kind::kRedirected},
+                                         OnAccept(listener));
       if (!opened.ok()) {
         status = opened.status();
         return;
@@ -198,12 +218,24 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
 // A listener with TLS checks its clients during the handshake.
 AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
   return [this, listener](const AcceptedConnection& connection) {
-    const ClientOrigin origin = {
+    using Opening = ClientOrigin::Opening;
+    ClientOrigin origin = {
         .route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client};
     if (!listener.tls && !MayConnect(connection)) {
       metrics_.CountConnection(ProxyConnection::kRefused);
       loop_->Report({.client = origin.Name(), .why = "this user may not connect; add it to client_uids"});
       return;
+    }
+    if (listener.kind == Listener::Kind::kTunnel) origin.opening = Opening::kRoute;
+    if (listener.kind == Listener::Kind::kRedirected) {
+      origin.opening = Opening::kRedirected;
+      origin.loops = &redirect_loops_;
+      origin.route = connection.original;
+      if (origin.route.empty()) {
+        metrics_.CountConnection(ProxyConnection::kRefused);
+        loop_->Report({.client = origin.Name(), .why = kNotRedirected});
+        return;
+      }
     }
     if (listener.tls) LookAtListenerTls();
     loop_->Accept(origin, connection.start);
@@ -229,12 +261,14 @@ bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
 absl::Status ProxyServer::Reconfigure(Options options) {
   if (absl::Status valid = Validate(options, link_->schedule_options()); !valid.ok()) return valid;
   if (absl::Status same = CheckSame(options_, options); !same.ok()) return same;
-  absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
+  absl::StatusOr<ClientPolicies> policies =
+      ClientPolicies::Create(options.workers, options.clients, options.proxy_protocol);
   if (!policies.ok()) return policies.status();
   link_->Await([&](LinkLoop&) {
     loop_->Reconfigure(*std::move(policies), options.proxy);
     options_.workers = std::move(options.workers);
     options_.clients = std::move(options.clients);
+    options_.proxy_protocol = std::move(options.proxy_protocol);
     options_.proxy = std::move(options.proxy);
   });
   return absl::OkStatus();

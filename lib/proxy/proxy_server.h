@@ -19,6 +19,7 @@
 #include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/proxy_metrics.h"
+#include "lib/proxy/redirect_loops.h"
 #include "lib/tls/tls_context.h"
 
 namespace sluice {
@@ -31,6 +32,10 @@ class ProxyServer {
     std::string address;  // host:port, unix:PATH or unix-abstract:NAME
     std::string route;    // the worker, or the name of workers, that it serves; empty: clients name their workers
     bool tls = false;     // clients use TLS with a certificate: see listener_tls. For host:port only
+    // kTunnel: each connection is a tunnel to `route`. kRedirected: rules of netfilter lead connections here, and each
+    // is a tunnel to the address to which its client has connected; there is no `route`.
+    enum class Kind { kRequests, kTunnel, kRedirected };
+    Kind kind = Kind::kRequests;
 
     friend bool operator==(const Listener&, const Listener&) = default;
   };
@@ -38,6 +43,7 @@ class ProxyServer {
     std::vector<Listener> listeners;             // at least one
     std::vector<std::string> workers;            // patterns: see TargetPolicy
     std::vector<ClientPolicies::Group> clients;  // groups of clients that may call other workers
+    std::vector<std::string> proxy_protocol;     // patterns of workers whose tunnels begin with a ProxyHeader
     std::optional<TlsOptions> tls;               // for connections to workers; absent: plaintext
     std::optional<ListenerTls> listener_tls;     // for the listeners with TLS; required if there is one
     // Uids of users whose processes may connect to Unix sockets. Default: any user that the mode of the socket permits;
@@ -88,6 +94,7 @@ class ProxyServer {
   ProxyMetrics metrics_;
   std::vector<std::string> addresses_;
   // Used on the link's thread only.
+  RedirectLoops redirect_loops_;
   std::unique_ptr<ProxyLoop> loop_;
   std::shared_ptr<TlsContext> listener_tls_;  // null: no listener has TLS
   absl::Status listener_tls_status_;          // as last reported

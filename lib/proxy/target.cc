@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -123,6 +124,13 @@ std::vector<WorkerAddress> Target::addresses() const {
   std::vector<WorkerAddress> addresses;
   for (const Place& place : places_) addresses.push_back({place.address});
   return addresses;
+}
+
+std::vector<WorkerAddress> Target::NextAddresses() {
+  std::vector<WorkerAddress> next = addresses();
+  const auto of_family = next.begin() + static_cast<std::ptrdiff_t>(of_family_);
+  std::rotate(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(next_dial_++ % of_family_), of_family);
+  return next;
 }
 
 void Target::OnReached(const WorkerAddress& address) {

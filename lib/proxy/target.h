@@ -66,6 +66,8 @@ class Target final : public std::enable_shared_from_this<Target>, private Stream
   absl::StatusOr<Choice> Pick();
   size_t workers() const { return places_.size(); }
   std::vector<WorkerAddress> addresses() const;  // that may be called
+  // The same for one connection: each begins with the next address of the family that calls use.
+  std::vector<WorkerAddress> NextAddresses();
   TimePoint last_use() const { return last_use_; }
   bool connected() const;  // to one of its workers
   // A connection to this address of the target stands. Calls use its family, and its worker, if it backs off after a
@@ -106,6 +108,7 @@ class Target final : public std::enable_shared_from_this<Target>, private Stream
   size_t of_family_ = 0;         // number of places, and choices, at the front that calls take in turn
   size_t dialled_ = 0;           // number of choices at the front whose connection was started
   size_t next_ = 0;
+  size_t next_dial_ = 0;
   TimePoint last_use_;
   TimePoint looked_;
   std::shared_ptr<void> look_up_;

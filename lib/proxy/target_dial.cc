@@ -20,8 +20,8 @@ bool BeginsHttp2Settings(absl::string_view bytes) {
 }  // namespace
 
 TargetDial::TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy, const std::string& target,
-                       OnDone on_done, std::function<void()> on_spoken)
-    : proxy_(proxy), on_done_(std::move(on_done)), on_spoken_(std::move(on_spoken)) {
+                       bool always, OnDone on_done, std::function<void()> on_spoken)
+    : proxy_(proxy), always_(always), on_done_(std::move(on_done)), on_spoken_(std::move(on_spoken)) {
   absl::StatusOr<std::shared_ptr<Target>> found = proxy_.targets().Find(policy, target, proxy_.options().max_targets);
   if (!found.ok()) {
     End(found.status());
@@ -48,7 +48,7 @@ void TargetDial::OnTargetStep() {
   const absl::Status checked = target_->Check();
   // Unavailable is the status of calls to a name that cannot be looked up.
   if (absl::IsUnavailable(checked)) return End(absl::NotFoundError(checked.message()));
-  if (!checked.ok() || target_->connected()) return End(checked);
+  if (!checked.ok() || (target_->connected() && !always_)) return End(checked);
   Dial();
 }
 
@@ -58,8 +58,12 @@ void TargetDial::Dial() {
       Tunnel::Owner{.on_open = [this] { OnOpen(); },
                     .on_bytes = [this](absl::string_view bytes) { OnBytes(bytes); },
                     .on_backlog = [](bool) {},
+                    .on_ended =
+                        [this] {
+                          if (spoken_.empty()) OnOver(absl::OkStatus(), true);
+                        },
                     .on_over = [this](const absl::Status& why, bool opened) { OnOver(why, opened); }});
-  tunnel_->Connect(target_->addresses());
+  tunnel_->Connect(target_->NextAddresses());
 }
 
 void TargetDial::OnOpen() {

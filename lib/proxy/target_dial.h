@@ -31,10 +31,10 @@ class TargetDial final : private TargetWaiter {
   // accepts a connection. Otherwise an error of TargetTable::Find or Target::Check.
   using OnDone = std::function<void(const absl::Status& reached)>;
   // Calls `on_done` once, at the end of a turn, and then `on_spoken`, if the worker speaks first: a database that
-  // greets, and not a server of HTTP/2 that sends its SETTINGS. Neither may destroy the dial. `proxy` must live until
-  // Stop.
+  // greets, and not a server of HTTP/2 that sends its SETTINGS. Neither may destroy the dial. `always`: dials even if a
+  // worker of the target is connected. `proxy` must live until Stop.
   TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy, const std::string& target,
-             OnDone on_done, std::function<void()> on_spoken);
+             bool always, OnDone on_done, std::function<void()> on_spoken);
   ~TargetDial() override;
   TargetDial(const TargetDial&) = delete;
   TargetDial& operator=(const TargetDial&) = delete;
@@ -42,6 +42,7 @@ class TargetDial final : private TargetWaiter {
   void Stop();  // frees all but the target, and uses the proxy no more
   // The dialled connection, which is open and not read. Null if a worker was connected, or if it has ended.
   std::unique_ptr<Tunnel> TakeTunnel() { return std::move(tunnel_); }
+  const Tunnel* tunnel() const { return tunnel_.get(); }           // the same
   std::string TakeSpoken() { return std::exchange(spoken_, {}); }  // bytes of the worker that were read
 
  private:
@@ -53,6 +54,7 @@ class TargetDial final : private TargetWaiter {
   void End(const absl::Status& reached);
 
   ProxyLoop& proxy_;
+  const bool always_;
   const OnDone on_done_;
   const std::function<void()> on_spoken_;
   std::string spoken_;  // the first bytes of the worker

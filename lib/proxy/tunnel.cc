@@ -35,7 +35,8 @@ void Tunnel::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses, c
 // The handshake takes no room in the schedule: a SYN-ACK is small, and one thread that reads a CONNECT for each cannot
 // fill a port with them.
 void Tunnel::Connect(std::vector<WorkerAddress> addresses) {
-  const Executor::ConnectOptions options{.receive_buffer_bytes = receive_buffer_bytes_, .may_stall = true};
+  const Executor::ConnectOptions options{
+      .receive_buffer_bytes = receive_buffer_bytes_, .may_stall = true, .half_open = true};
   socket_ = std::make_unique<HappyEyeballsSocket>(link_.executor(), link_.timers(), std::move(addresses), options,
                                                   static_cast<StreamSocketEvents&>(*this));
 }
@@ -43,8 +44,10 @@ void Tunnel::Connect(std::vector<WorkerAddress> addresses) {
 void Tunnel::OnConnected() {
   open_ = true;
   owner_.on_open();
-  if (early_.empty()) return;
-  socket_->Write(std::exchange(early_, {}));
+  const bool had_early = !early_.empty();
+  if (had_early) socket_->Write(std::exchange(early_, {}));
+  if (ends_early_) socket_->EndWrites();
+  if (!had_early) return;
   // If the kernel takes all bytes at once, no OnDrained follows.
   if (socket_->unsent_bytes() == 0) owner_.on_backlog(false);
 }
@@ -52,6 +55,11 @@ void Tunnel::OnConnected() {
 void Tunnel::OnBytes(absl::string_view bytes) {
   if (owner_.on_bytes != nullptr) return owner_.on_bytes(bytes);
   received_.append(bytes.data(), bytes.size());
+}
+
+void Tunnel::OnEnded() {
+  ended_ = true;
+  owner_.on_ended();
 }
 
 void Tunnel::OnDisconnected(absl::Status why) {
@@ -67,6 +75,11 @@ void Tunnel::Write(std::string bytes) {
   }
   socket_->Write(std::move(bytes));
   if (socket_->congested()) owner_.on_backlog(true);
+}
+
+void Tunnel::EndWrites() {
+  ends_early_ = !open_;
+  if (open_) socket_->EndWrites();
 }
 
 void Tunnel::SetReading(bool reading) {

@@ -19,8 +19,8 @@ namespace sluice {
 
 class LinkLoop;
 
-// The far side of a tunnel that only forwards bytes. When it ends, both directions end. There is one for each such
-// tunnel, and for each CONNECT until it is known whether its tunnel is such a tunnel. Used on the link's thread only.
+// The far side of a tunnel that only forwards bytes. Each direction ends by itself. There is one for each such tunnel,
+// and for each CONNECT until it is known whether its tunnel is such a tunnel. Used on the link's thread only.
 class Tunnel final : private StreamSocketEvents {
  public:
   // Callbacks to the near side. Connect, LookUp, SetOwner and SetReading do not call them. None is called after
@@ -30,6 +30,7 @@ class Tunnel final : private StreamSocketEvents {
     std::function<void(absl::string_view bytes)> on_bytes;  // null: the tunnel keeps them for TakeReceived
     // True: more than StreamSocket::kMaxBacklogBytes wait for the far side. False: no bytes wait now.
     std::function<void(bool backlog)> on_backlog;
+    std::function<void()> on_ended;  // the far side sends no more, and may still receive
     // If it was not opened, `why` is NotFound after a failed look-up, DeadlineExceeded, Unavailable, or an error of the
     // check.
     std::function<void(const absl::Status& why, bool opened)> on_over;
@@ -52,6 +53,11 @@ class Tunnel final : private StreamSocketEvents {
   // The near side changes. Not within a callback.
   void SetOwner(Owner owner) { owner_ = std::move(owner); }
   void Write(std::string bytes);  // keeps bytes that are written before on_open
+  void EndWrites();               // as StreamSocket::EndWrites
+  void Reset() {                  // as StreamSocket::Reset
+    if (open_) socket_->Reset();
+  }
+  bool ended() const { return ended_; }  // the far side sends no more
   void SetReading(bool reading);
   void SetReceiveWindow(int bytes) {  // as StreamSocket::SetReceiveWindow
     if (open_) socket_->SetReceiveWindow(bytes);
@@ -70,6 +76,7 @@ class Tunnel final : private StreamSocketEvents {
   void OnConnected() override;
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override { owner_.on_backlog(false); }
+  void OnEnded() override;
   void OnDisconnected(absl::Status why) override;
 
   void OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses, const Check& check);
@@ -79,6 +86,8 @@ class Tunnel final : private StreamSocketEvents {
   Owner owner_;
   std::shared_ptr<void> look_up_;
   bool open_ = false;
+  bool ended_ = false;       // the far side sends no more
+  bool ends_early_ = false;  // EndWrites came before on_open
   std::string early_;
   std::string received_;
   UnsentWatch unsent_;

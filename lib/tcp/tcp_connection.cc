@@ -35,6 +35,10 @@ constexpr int kProbeSeconds = 1;
 constexpr int kProbes = 3;
 constexpr int kUserTimeoutMilliseconds = 9000;
 
+// SO_ORIGINAL_DST of linux/netfilter_ipv4.h, and IP6T_SO_ORIGINAL_DST of linux/netfilter_ipv6/ip6_tables.h: these do
+// not compile with netinet/in.h.
+constexpr int kSoOriginalDestination = 80;
+
 void Set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof(value));
 }
@@ -119,6 +123,21 @@ void AcknowledgeUnread(int fd, bool at_once) {
 
 void LetStall(int fd) {
   Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+}
+
+// Connection tracking has the original destination of each connection, also of one that was not redirected.
+std::optional<TcpEndpoint> OriginalDestination(int fd) {
+  sockaddr_storage local{};
+  socklen_t local_bytes = sizeof(local);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0) return std::nullopt;
+  const TcpEndpoint own = EndpointOf(local);
+  sockaddr_storage original{};
+  socklen_t bytes = sizeof(original);
+  const int level = own.address().is_v4() ? IPPROTO_IP : IPPROTO_IPV6;
+  if (getsockopt(fd, level, kSoOriginalDestination, &original, &bytes) != 0) return std::nullopt;
+  const TcpEndpoint destination = EndpointOf(original);
+  if (destination == own) return std::nullopt;
+  return destination;
 }
 
 std::optional<TcpSocket> DescribeTcp(int fd) {

@@ -36,6 +36,10 @@ class ReceiveWindow {
 // nothing is read only: the socket then counts as readable once its window is nearly full.
 void AcknowledgeUnread(int fd, bool at_once);
 
+// The address to which the client of an accepted socket has connected, if a rule of netfilter (REDIRECT) led the
+// connection to this listener; nothing if no rule did.
+std::optional<TcpEndpoint> OriginalDestination(int fd);
+
 // Describes a connected socket; nothing if it is not TCP or is gone.
 std::optional<TcpSocket> DescribeTcp(int fd);
 // Reads the kernel's tcp_info of a socket. Returns false if the socket is gone.

@@ -24,6 +24,8 @@ constexpr std::chrono::seconds kLookEvery(1);
 constexpr char kTls12Ciphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 constexpr unsigned char kProtocols[] = {2, 'h', '2'};
+// The best first. Clients that ask for a tunnel use HTTP/1.1, and some offer HTTP/2, too.
+constexpr unsigned char kListenerProtocols[] = {2, 'h', '2', 8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
 
 // The fields of a ListenerTls, as named in the config of sluice-proxy.
 constexpr char kCertificate[] = "listener_tls.certificate";
@@ -96,12 +98,12 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> LoadForWorkers(const TlsOptions& option
   return context;
 }
 
-// OpenSSL does not call this for a client that offers no protocol; TlsFilter rejects such a client.
-int SelectHttp2(SSL* /*ssl*/, const unsigned char** selected, unsigned char* selected_bytes,
-                const unsigned char* offered, unsigned int offered_bytes, void* /*unused*/) {
+// OpenSSL does not call this for a client that offers no protocol.
+int SelectProtocol(SSL* /*ssl*/, const unsigned char** selected, unsigned char* selected_bytes,
+                   const unsigned char* offered, unsigned int offered_bytes, void* /*unused*/) {
   unsigned char* found = nullptr;
-  if (SSL_select_next_proto(&found, selected_bytes, kProtocols, sizeof(kProtocols), offered, offered_bytes) !=
-      OPENSSL_NPN_NEGOTIATED) {
+  if (SSL_select_next_proto(&found, selected_bytes, kListenerProtocols, sizeof(kListenerProtocols), offered,
+                            offered_bytes) != OPENSSL_NPN_NEGOTIATED) {
     return SSL_TLSEXT_ERR_ALERT_FATAL;
   }
   *selected = found;
@@ -111,7 +113,7 @@ int SelectHttp2(SSL* /*ssl*/, const unsigned char** selected, unsigned char* sel
 absl::StatusOr<std::shared_ptr<SSL_CTX>> LoadForListener(const ServerTls& files) {
   absl::StatusOr<std::shared_ptr<SSL_CTX>> context = NewContext(TLS_server_method());
   if (!context.ok()) return context;
-  SSL_CTX_set_alpn_select_cb(context->get(), SelectHttp2, nullptr);
+  SSL_CTX_set_alpn_select_cb(context->get(), SelectProtocol, nullptr);
   // Disable session tickets, so that each connection is checked against the current certificates and names.
   SSL_CTX_set_options(context->get(), SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(context->get(), 0);

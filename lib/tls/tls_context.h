@@ -21,8 +21,8 @@ typedef struct ssl_ctx_st SSL_CTX;
 
 namespace sluice {
 
-// TLS of the connections that a listener accepts: TLS 1.2 or newer, ALPN "h2", and a certificate from every client. A
-// plain value.
+// TLS of the connections that a listener accepts: TLS 1.2 or newer, ALPN "h2", "http/1.1" or none, and a certificate
+// from every client. A plain value.
 struct ListenerTls {
   ServerTls files;  // all three are given
   // Accepted client names: the certificate must have one as a DNS name or URI of its subjectAltName. Names are compared

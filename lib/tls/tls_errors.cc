@@ -166,7 +166,8 @@ std::string TlsError(const SSL* ssl, absl::string_view peer) {
   const bool no_certificate = reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE;
   if (no_certificate || reason == SSL_R_NO_APPLICATION_PROTOCOL) {
     ERR_clear_error();
-    return no_certificate ? absl::StrCat(peer, " showed no certificate") : NoHttp2(peer);
+    return absl::StrCat(peer, no_certificate ? " showed no certificate"
+                                             : " offers neither HTTP/2 nor HTTP/1.1 (ALPN \"h2\", \"http/1.1\")");
   }
   return absl::StrCat("TLS with ", peer, ": ", OpensslReason());
 }

@@ -182,7 +182,9 @@ absl::Status TlsFilter::Handshake() {
   const unsigned char* protocol = nullptr;
   unsigned int bytes = 0;
   SSL_get0_alpn_selected(ssl_.get(), &protocol, &bytes);
-  if (absl::string_view(reinterpret_cast<const char*>(protocol), bytes) != "h2") {
+  const bool is_http2 = absl::string_view(reinterpret_cast<const char*>(protocol), bytes) == "h2";
+  // The first bytes of a client show its protocol, and it may ask for a tunnel before HTTP/2.
+  if (!is_http2 && SSL_is_server(ssl_.get()) == 0) {
     return absl::UnavailableError(absl::StrCat(peer_, " does not offer HTTP/2 (ALPN \"h2\")"));
   }
   established_ = true;

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// One side of a TLS connection that carries HTTP/2, as a filter of bytes. It has no socket, and no clock except for the
+// One side of a TLS connection, as a filter of bytes. It has no socket, and no clock except for the
 // certificate check. There is one for each TLS connection. Not thread-safe.
 //
 // After each call the owner sends the bytes of TakeCiphertext to the peer; a client has its first bytes from
@@ -47,8 +47,8 @@ class TlsFilter {
   void SendEnd();
   std::string TakeCiphertext();
 
-  // True once the handshake is complete on this side and both sides use HTTP/2. A server then has the client's
-  // certificate. With TLS 1.3 a server may still refuse the client's certificate later; Receive reports that.
+  // True once the handshake is complete on this side. A client's connection then carries HTTP/2. A server then has the
+  // client's certificate. With TLS 1.3 a server may still refuse the client's certificate later; Receive reports that.
   bool established() const { return established_; }
   // True after the peer's close_notify.
   bool ended() const { return ended_; }

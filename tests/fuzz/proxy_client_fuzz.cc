@@ -126,6 +126,7 @@ class ProxyClientFuzz {
     Check();
     if ((choice_ & 64) != 0) Drained();
     if ((choice_ & 128) != 0) return End();
+    if (wire_.events != nullptr && (choice_ & 4) != 0) workers_.Turn([&] { wire_.events->OnEnded(); });
     if (wire_.events != nullptr) workers_.Turn([&] { wire_.events->OnDisconnected(absl::OkStatus()); });
     RunFor(std::chrono::seconds(30));
     FUZZ_CHECK(loop_->connections() == 0);

@@ -6,6 +6,7 @@ import collections
 import fnmatch
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,8 @@ class ConfigTest(unittest.TestCase):
         configs = {manifests.name(workload): json.loads(config["data"]["proxy.json"])
                    for workload, _, _, config in configured(documents)}
         hosts = {"node": "$(HOST_IP)", "sidecar": "127.0.0.1"}
-        clients = [each for each in manifests.workloads(documents) if "sluice/proxy" in manifests.pod(each)["metadata"]["labels"]]
+        clients = [each for each in manifests.workloads(documents)
+                   if manifests.pod(each)["metadata"]["labels"].get("sluice/proxy") in hosts]
         self.assertEqual(len(clients), 4)
         for workload in clients:
             with self.subTest(workload=manifests.name(workload)):
@@ -85,6 +87,20 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(ports[7400], 7400)
         socket = configs[manifests.name(daemon)]["listen"][1].removeprefix("unix:")
         self.assertEqual([str(pathlib.Path(socket).parent)], manifests.host_paths(daemon))
+
+    def test_redirected_clients_have_no_setting_and_are_not_exempt(self):
+        documents = manifests.installed("proxy")
+        job = find(documents, "Job", "fan-out-python-redirect")
+        (client,) = containers(job)
+        self.assertNotIn("env", client)
+        (rules,) = [each["data"]["redirect.nft"] for each in manifests.of_kind(documents, "ConfigMap")
+                    if "redirect.nft" in each["data"]]
+        proxy = next(each for each in manifests.init_containers(job) if manifests.is_proxy(each))
+        self.assertIn(f"define proxy = {proxy['securityContext']['runAsUser']}\n", rules)
+        self.assertNotEqual(manifests.pod(job)["spec"]["securityContext"]["runAsUser"], proxy["securityContext"]["runAsUser"])
+        config = json.loads(find(documents, "ConfigMap", "sluice-proxy-redirect-config")["data"]["proxy.json"])
+        port = re.fullmatch(r"redirected:\[::\]:(\d+)", config["listen"][0])[1]
+        self.assertEqual(re.findall(r"redirect to :(\d+)", rules), [port, port])
 
     # Pods run as other users than the proxy, so every user may connect, but only to workers.
     def test_whoever_mounts_the_socket_of_a_node_may_call_workers_alone(self):

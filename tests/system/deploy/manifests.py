@@ -116,8 +116,9 @@ def config_volumes(workload):
 
 def _worker_lists(documents, workload):
     for _, config in config_volumes(workload):
-        for text in find(documents, "ConfigMap", config)["data"].values():
-            yield json.loads(text).get("workers", [])
+        for file, text in find(documents, "ConfigMap", config)["data"].items():
+            if file.endswith(".json"):
+                yield json.loads(text).get("workers", [])
     for container in containers(workload):
         for argument in container.get("args", []):
             if re.match(r"--workers=.*:", argument):  # sluice-stripe's --workers is a number

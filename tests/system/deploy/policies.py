@@ -7,9 +7,8 @@ import re
 from manifests import (asked, claims, config_volumes, containers, find, host_paths, init_containers, is_proxy, name, of_kind, pod,
                        port_names, selected, selects, servers, workloads)
 
-# This container may run as root, but only for the purpose in its name.
-_OWNER_OF_HOST_PATH = "own-host-path"
-_ITS_CAPABILITIES = {"CHOWN", "DAC_READ_SEARCH"}
+# These init containers may run as root, but only for the purposes in their names.
+_CAPABILITIES = {"own-host-path": {"CHOWN", "DAC_READ_SEARCH"}, "redirect-connections": {"NET_ADMIN"}}
 _CLIENT = {"sluice/client": "true"}  # pods of users; no overlay has any
 _NAMESPACE = "kubernetes.io/metadata.name"  # the label that Kubernetes gives to each namespace
 _DNS = {"k8s-app": "kube-dns"}, {_NAMESPACE: "kube-system"}
@@ -27,13 +26,13 @@ def containers_are_restricted(documents):
         for container in init_containers(workload) + containers(workload):
             where = f"{name(workload)}, {container['name']}"
             own = container.get("securityContext", {})
-            owner = container["name"] == _OWNER_OF_HOST_PATH and container in init_containers(workload)
+            permitted = _CAPABILITIES.get(container["name"]) if container in init_containers(workload) else None
             added = set(own.get("capabilities", {}).get("add", []))
-            if own.get("capabilities", {}).get("drop") != ["ALL"] or added - (_ITS_CAPABILITIES if owner else set()):
+            if own.get("capabilities", {}).get("drop") != ["ALL"] or added - (permitted or set()):
                 yield f"{where} has capabilities"
-            if not owner and not own.get("runAsNonRoot", pod_context.get("runAsNonRoot")):
+            if not permitted and not own.get("runAsNonRoot", pod_context.get("runAsNonRoot")):
                 yield f"{where} may be root"
-            if not owner and not own.get("runAsUser", pod_context.get("runAsUser")):
+            if not permitted and not own.get("runAsUser", pod_context.get("runAsUser")):
                 yield f"{where} has no user"
             if own.get("allowPrivilegeEscalation") is not False:
                 yield f"{where} may gain privileges"
@@ -197,7 +196,7 @@ def configs_reach_running_proxies(documents):
         for container in filter(is_proxy, servers(workload)):
             mounts = {each["name"]: each for each in container["volumeMounts"]}
             for config in (each for each in config_volumes(workload) if each[0] in mounts):
-                if not re.fullmatch(r"sluice-proxy-(node|sidecar)-config", config[1]):
+                if not re.fullmatch(r"sluice-proxy-(node|sidecar|redirect)-config", config[1]):
                     yield f"{name(workload)}: the ConfigMap {config[1]} has a name that changes"
                 if "subPath" in mounts[config[0]]:
                     yield f"{name(workload)} mounts a file of {config[1]}, which never changes"

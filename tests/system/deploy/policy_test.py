@@ -163,11 +163,17 @@ def sidecar(documents):
     return manifests.init_containers(find(documents, "Job", "fan-out-go-sidecar"))[0]
 
 
+def redirect(documents):
+    job = find(documents, "Job", "fan-out-python-redirect")
+    return next(each for each in manifests.init_containers(job) if each["name"] == "redirect-connections")
+
+
 # The same for the overlay `proxy`.
 PROXY_BREACHES = {
     "containers_are_restricted": [
         lambda documents: sidecar(documents)["securityContext"].update(readOnlyRootFilesystem=False),
         lambda documents: containers(daemon(documents))[0]["securityContext"].pop("capabilities"),
+        lambda documents: redirect(documents)["securityContext"]["capabilities"].update(add=["NET_ADMIN", "SYS_ADMIN"]),
     ],
     "host_paths_fit_the_namespace": [
         lambda documents: manifests.of_kind(documents, "Namespace")[0]["metadata"]["labels"].update(
@@ -189,6 +195,7 @@ PROXY_BREACHES = {
     "networks_let_through_what_is_asked": [
         lambda documents: network(documents, "answers")["spec"]["ingress"][0]["from"].pop(0),
         lambda documents: network(documents, "answers")["spec"]["ingress"][0]["from"].pop(1),
+        lambda documents: network(documents, "answers")["spec"]["ingress"][0]["from"].pop(2),
     ],
     "networks_let_clients_to_the_proxy_of_their_node": [
         lambda documents: network(documents, "proxy-node")["spec"]["ingress"].pop(0),
@@ -197,6 +204,7 @@ PROXY_BREACHES = {
     "networks_let_prometheus_in": [
         lambda documents: network(documents, "proxy-node")["spec"]["ingress"].pop(1),
         lambda documents: documents.remove(network(documents, "proxy-sidecar-metrics")),
+        lambda documents: documents.remove(network(documents, "proxy-redirect-metrics")),
     ],
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -132,6 +134,65 @@ TEST_P(AsioStreamTest, TheEndOfTheOtherSideComesAfterItsBytes) {
   TestStream stream(executor_, listener.address());
   EXPECT_THAT(stream.log().Await(2), ElementsAre("connected", "ended: OK"));
   EXPECT_EQ(stream.received(), "all of it");
+}
+
+TEST_P(AsioStreamTest, EachDirectionEndsByItself) {
+  const std::string many = SomeBytes(4 << 20);
+  for (const char* address : {"127.0.0.1:0", "unix-abstract:"}) {
+    EventLog received;
+    TestListener listener(address, [&](int fd) {
+      SendAll(fd, "all of it");
+      shutdown(fd, SHUT_WR);
+      received.Add(ReceiveAll(fd) == many ? "many" : "other");
+    });
+    TestStream stream(executor_, listener.address(), nullptr, {.half_open = true});
+    EXPECT_THAT(stream.log().Await(2), ElementsAre("connected", "half closed"));
+    EXPECT_EQ(stream.received(), "all of it");
+    stream.Write(many);
+    RunOn(executor_, [&] { stream.socket()->EndWrites(); });
+    EXPECT_THAT(received.Await(1), ElementsAre("many"));
+    EXPECT_THAT(stream.log().Await(3), ElementsAre("connected", "half closed", "ended: OK"));
+  }
+}
+
+TEST_P(AsioStreamTest, AStreamThatSendsNoMoreStillReceives) {
+  TestListener listener("127.0.0.1:0", [](int fd) { SendAll(fd, "<" + ReceiveAll(fd) + ">"); });
+  TestStream stream(executor_, listener.address(), nullptr, {.half_open = true});
+  stream.log().Await(1);
+  stream.Write("?");
+  RunOn(executor_, [&] { stream.socket()->EndWrites(); });
+  EXPECT_EQ(stream.AwaitBytes(3), "<?>");
+  EXPECT_THAT(stream.log().Await(3), ElementsAre("connected", "half closed", "ended: OK"));
+}
+
+TEST_P(AsioStreamTest, APeerThatIsGoneAfterItsEndIsNoticed) {
+  for (const char* address : {"127.0.0.1:0", "unix-abstract:"}) {
+    EventLog goes;
+    TestListener listener(address, [&](int fd) {
+      shutdown(fd, SHUT_WR);
+      goes.Await(1);
+      Reset(fd);
+    });
+    TestStream stream(executor_, listener.address(), nullptr, {.half_open = true});
+    EXPECT_THAT(stream.log().Await(2), ElementsAre("connected", "half closed"));
+    goes.Add("");
+    const std::vector<std::string> log = stream.log().Await(3);
+    ASSERT_THAT(log, SizeIs(3));
+    EXPECT_THAT(log[2], StartsWith("ended: UNAVAILABLE: "));
+  }
+}
+
+TEST_P(AsioStreamTest, AStreamResetsItsPeer) {
+  EventLog ends;
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    char byte = 0;
+    ends.Add(recv(fd, &byte, 1, 0) < 0 ? std::strerror(errno) : "end");
+  });
+  TestStream stream(executor_, listener.address());
+  stream.log().Await(1);
+  RunOn(executor_, [&] { stream.socket()->Reset(); });
+  EXPECT_THAT(ends.Await(1), ElementsAre("Connection reset by peer"));
+  EXPECT_THAT(stream.log().events(), ElementsAre("connected"));
 }
 
 TEST_P(AsioStreamTest, AResetIsAnError) {

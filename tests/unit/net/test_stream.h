@@ -19,10 +19,11 @@ struct TestStreamHooks {
   std::function<void(TestStream&)> on_connected = [](TestStream&) {};
   std::function<void(TestStream&)> on_bytes = [](TestStream&) {};
   std::function<void(TestStream&)> on_disconnected = [](TestStream&) {};
+  bool half_open = false;  // as in Executor::ConnectOptions
 };
 
-// One stream of an executor, and a log of its events: "connected", "ended: OK". For the test's thread, except the
-// hooks.
+// One stream of an executor, and a log of its events: "connected", "half closed", "ended: OK". For the test's thread,
+// except the hooks.
 class TestStream final : public StreamSocketEvents {
  public:
   using Hooks = TestStreamHooks;
@@ -31,7 +32,8 @@ class TestStream final : public StreamSocketEvents {
              Hooks hooks = Hooks())
       : executor_(executor), hooks_(std::move(hooks)) {
     RunOn(executor_, [&] {
-      socket_ = executor_.Connect(address, {.tls = std::move(tls), .server_name = "localhost"}, *this);
+      socket_ = executor_.Connect(
+          address, {.tls = std::move(tls), .server_name = "localhost", .half_open = hooks_.half_open}, *this);
       EXPECT_TRUE(log_.events().empty());  // no event may be called within Connect
     });
   }
@@ -71,6 +73,7 @@ class TestStream final : public StreamSocketEvents {
     }
     hooks_.on_bytes(*this);
   }
+  void OnEnded() override { log_.Add("half closed"); }
   void OnDisconnected(absl::Status why) override {
     log_.Add(absl::StrCat("ended: ", why.ToString()));
     hooks_.on_disconnected(*this);

@@ -46,6 +46,8 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(server.proxy.max_connections, ProxyOptions().max_connections);
   EXPECT_EQ(server.proxy.max_held_bytes_per_call, ProxyOptions().max_held_bytes_per_call);
   EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(60));
+  EXPECT_EQ(server.proxy.half_closed_timeout, std::chrono::minutes(5));
+  EXPECT_EQ(server.proxy.tunnel_idle_timeout, std::chrono::seconds(0));
   EXPECT_EQ(options->drain_timeout, absl::Seconds(10));
   EXPECT_EQ(options->drain_delay, absl::ZeroDuration());
   EXPECT_EQ(options->reload_interval, absl::Seconds(2));
@@ -58,7 +60,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
     "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false,
-                "traffic_class": "queries"},
+                "traffic_class": "queries", "half_closed_timeout": "20s", "idle_timeout": "1h",
+                "proxy_protocol": ["*.svc:6379"]},
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
@@ -84,6 +87,9 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_FALSE(server.proxy.schedule_worker_tunnels);
   EXPECT_FALSE(server.proxy.pass_tunnels);
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 5 << 10);
+  EXPECT_THAT(server.proxy_protocol, ElementsAre("*.svc:6379"));
+  EXPECT_EQ(server.proxy.half_closed_timeout, std::chrono::seconds(20));
+  EXPECT_EQ(server.proxy.tunnel_idle_timeout, std::chrono::hours(1));
   EXPECT_EQ(server.proxy.max_connections, 1U);
   EXPECT_EQ(server.proxy.max_calls, 2U);
   EXPECT_EQ(server.proxy.max_held_bytes, 5 << 20);
@@ -102,9 +108,31 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.proxy.worker_tunnel_class, "queries");
 }
 
+TEST(ProxyConfigTest, AListenerIsWrittenAsInTheConfig) {
+  using Kind = ProxyServer::Listener::Kind;
+  const auto options = Parse(R"({
+    "listen": ["127.0.0.1:1", "redirected:[::1]:2"],
+    "routes": [{"listen": "tcp:127.0.0.1:3", "workers": "w.svc:6379"},
+               {"listen": "tcp:unix:/run/w.sock", "workers": "w.svc:6379"}]})");
+  ASSERT_TRUE(options.ok()) << options.status();
+  const std::vector<ProxyServer::Listener>& listeners = options->server.listeners;
+  ASSERT_EQ(listeners.size(), 4U);
+  EXPECT_EQ(listeners[0].kind, Kind::kRequests);
+  EXPECT_EQ(listeners[1].kind, Kind::kRedirected);
+  EXPECT_EQ(listeners[1].address, "[::1]:2");
+  EXPECT_EQ(listeners[2].kind, Kind::kTunnel);
+  EXPECT_EQ(listeners[2].address, "127.0.0.1:3");
+  EXPECT_EQ(listeners[2].route, "w.svc:6379");
+  EXPECT_EQ(AddressInConfig(listeners[1], "[::1]:2"), "redirected:[::1]:2");
+  EXPECT_EQ(AddressInConfig(listeners[3], listeners[3].address), "tcp:unix:/run/w.sock");
+}
+
 TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"listen": ["foo"]})", "listen: \"foo\" is neither an IP address with a port nor a Unix socket"},
+      {R"({"listen": ["tcp:127.0.0.1:1"]})", "listen: \"tcp:127.0.0.1:1\" has no workers; give it in routes"},
+      {R"({"listen": ["redirected:unix:/run/a"]})", "listen: \"redirected:unix:/run/a\" must be redirected:host:port"},
+      {R"({"routes": [{"listen": "redirected:127.0.0.1:1", "workers": "w:1"}]})", "must be redirected:host:port"},
       {R"({"listen": ["127.0.0.1"]})", "listen: \"127.0.0.1\" is neither"},
       {R"({"listen": ["127.0.0.1:99999"]})", "listen: \"127.0.0.1:99999\" is neither"},
       {R"({"listen": ["unix:"]})", "listen: \"unix:\" is neither"},
@@ -129,6 +157,7 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"limits": {"opening_timeout": "0"}})", "limits.opening_timeout must be above 0"},
       {R"({"limits": {"opening_timeout": "soon"}})", "limits.opening_timeout"},
       {R"({"limits": {"client_stall_timeout": "0s"}})", "limits.client_stall_timeout must be above 0"},
+      {R"({"tunnels": {"proxy_protocol": ["10.0.0.0/99"]}})", "tunnels.proxy_protocol: \"10.0.0.0/99\""},
       {R"({"tunnels": {"receive_window": "wide"}})", "tunnels.receive_window"},
       {R"({"tunnels": {"receive_window": "1kb"}})", "tunnels.receive_window is 1024; it must be 0, or 4096 to"},
       {R"({"tunnels": {"receive_window": "2gb"}})", "tunnels.receive_window is 2147483648; it must be 0, or"},

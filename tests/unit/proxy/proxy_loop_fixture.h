@@ -19,9 +19,10 @@ class ProxyLoopTest : public ProxyTest {
       loop_ = std::make_unique<LinkLoop>(names_, schedule, metrics_);
       proxy_ = std::make_unique<ProxyLoop>(*loop_, *ClientPolicies::Create({std::string("127.0.0.0/8"), "::1"}, {}),
                                            nullptr, options, proxy_metrics_);
-      auto listener = AsioListener::Listen(executor_, "127.0.0.1:0", {}, [this](const AcceptedConnection& connection) {
-        proxy_->Accept({.route = "", .local = true, .peer = connection.peer}, connection.start);
-      });
+      auto listener = AsioListener::Listen(
+          executor_, "127.0.0.1:0", {.half_open = true}, [this](const AcceptedConnection& connection) {
+            proxy_->Accept({.route = "", .local = true, .peer = connection.peer}, connection.start);
+          });
       ASSERT_TRUE(listener.ok()) << listener.status();
       listener_ = *std::move(listener);
     });

@@ -12,6 +12,7 @@
 
 #include "tests/unit/http2/raw_frames.h"
 #include "tests/unit/net/link_thread.h"
+#include "tests/unit/net/test_listener.h"
 #include "tests/unit/proxy/proxy_fixture.h"
 #include "tests/unit/tls/test_certificates.h"
 #include "tests/unit/tls/tls_end.h"
@@ -109,9 +110,9 @@ TEST_F(TlsListenerTest, AllOthersAreRefusedAndHarmNobody) {
                 "is signed by an unknown authority");
   ExpectRefused(With({.valid_from = -absl::Hours(2), .valid_until = -absl::Hours(1)}), " expired at 20");
   ExpectRefused(With({.dns_names = {"another"}}), "is for another, 127.0.0.1, 0:0:0:0:0:0:0:1, and has none of");
-  TlsClientEnd::Options http1 = With();
-  http1.alpn = {"http/1.1"};
-  ExpectRefused(http1, "does not offer HTTP/2");
+  TlsClientEnd::Options other = With();
+  other.alpn = {"imap"};
+  ExpectRefused(other, "offers neither HTTP/2 nor HTTP/1.1");
   EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "http2"), 1);
 
   ExpectServesTls(worker.address());
@@ -181,6 +182,29 @@ TEST_F(TlsListenerTest, AClientThatIsSilentBehindItIsNotWaitedForEither) {
   }
   EXPECT_TRUE(client.established());
   EXPECT_EQ(Failures(), 0) << "there was no handshake that failed";
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TlsListenerTest, EachDirectionOfATunnelEndsByItself) {
+  StartProxy();
+  TestListener worker("127.0.0.1:0", [](int fd) { SendAll(fd, "<" + ReceiveAll(fd) + ">"); });
+  TestSocket socket = ConnectTo(address());
+  TlsClientEnd client(With());
+  std::string output;
+  ASSERT_TRUE(client.Receive("", output));
+  std::array<char, 16384> buffer;
+  bool asked = false;
+  while (!client.ended()) {
+    if (client.established() && !std::exchange(asked, true)) {
+      output += client.Send(absl::StrCat("CONNECT ", worker.address().text, " HTTP/1.1\r\n\r\nquestion"));
+      output += client.SendEnd();
+    }
+    if (!output.empty()) socket.Send(std::exchange(output, {}));
+    const ssize_t got = recv(socket.fd(), buffer.data(), buffer.size(), 0);
+    ASSERT_GT(got, 0) << "the end comes by TLS";
+    ASSERT_TRUE(client.Receive({buffer.data(), static_cast<size_t>(got)}, output));
+  }
+  EXPECT_EQ(client.received(), "HTTP/1.1 200 Connection established\r\n\r\n<question>");
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
 }
 

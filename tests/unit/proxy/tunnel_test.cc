@@ -355,9 +355,11 @@ TEST_F(TunnelTest, WhatTheWorkerSaidLastStillComes) {
     ReceiveAtLeast(fd, 1);
     SendAll(fd, last);
   });
-  TestSocket socket = Dial(listener.address().text);
-  socket.Send("\x16");
-  EXPECT_TRUE(socket.ReceiveAll() == last);
+  {
+    TestSocket socket = Dial(listener.address().text);
+    socket.Send("\x16");
+    EXPECT_TRUE(socket.ReceiveAll() == last);
+  }
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
 }
 

@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <openssl/ssl.h>
@@ -181,19 +182,22 @@ TEST_F(TlsFilterAcceptTest, NamesAreLookedAtHoweverACertificateIsTrusted) {
   }
 }
 
-TEST_F(TlsFilterAcceptTest, AClientHasToSpeakHttp2) {
+TEST_F(TlsFilterAcceptTest, AClientMayAskForATunnelByHttp1) {
   TlsClientEnd::Options client = Client();
-  client.alpn = {"http/1.1"};
+  client.alpn = {"imap"};
   Connect(Options(), client);
-  ExpectRefused("10.0.0.7:41234 does not offer HTTP/2 (ALPN \"h2\")");
+  ExpectRefused("10.0.0.7:41234 offers neither HTTP/2 nor HTTP/1.1 (ALPN \"h2\", \"http/1.1\")");
   EXPECT_THAT(client_->error(), HasSubstr("no application protocol"));
-  client.alpn = {};
-  Connect(Options(), client);
-  EXPECT_FALSE(filter_->established());
-  EXPECT_EQ(status_, absl::UnavailableError("10.0.0.7:41234 does not offer HTTP/2 (ALPN \"h2\")"));
-  client.alpn = {"http/1.1", "h2"};
-  Connect(Options(), client);
-  EXPECT_TRUE(filter_->established()) << status_;
+  for (const auto& [offered, selected] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"http/1.1"}, "http/1.1"}, {{}, ""}, {{"http/1.1", "h2"}, "h2"}}) {
+    client.alpn = offered;
+    Connect(Options(), client);
+    EXPECT_TRUE(filter_->established()) << status_;
+    const unsigned char* protocol = nullptr;
+    unsigned int bytes = 0;
+    SSL_get0_alpn_selected(client_->ssl(), &protocol, &bytes);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(protocol), bytes), selected);
+  }
 }
 
 TEST_F(TlsFilterAcceptTest, AClientThatDoesNotSpeakTlsIsToldApart) {

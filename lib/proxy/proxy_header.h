@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lib/tcp/tcp_socket.h"
+
+namespace sluice {
+
+// The header of the PROXY protocol, version 2, with which the proxy begins its connection to a worker that expects one:
+// the client's address, and the address to which the client has connected. Without both, or with two families, it says
+// that they are unknown.
+std::string ProxyHeader(const std::optional<TcpEndpoint>& source, const std::optional<TcpEndpoint>& destination);
+
+}  // namespace sluice

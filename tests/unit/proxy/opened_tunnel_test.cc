@@ -1,0 +1,211 @@
+// Connections that are tunnels without a request for one: routes of plain TCP, and redirected connections.
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "lib/net/socket_address.h"
+#include "tests/unit/http2/raw_frames.h"
+#include "tests/unit/net/link_thread.h"
+#include "tests/unit/net/test_listener.h"
+#include "tests/unit/proxy/proxy_loop_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// Sends back what it receives, in angle brackets.
+void Quote(int fd) {
+  while (true) {
+    const std::string bytes = ReceiveAtLeast(fd, 1);
+    if (bytes.empty()) return;
+    SendAll(fd, absl::StrCat("<", bytes, ">"));
+  }
+}
+
+// Whether a new connection to this address is reset, perhaps before its connect returns.
+bool ResetsClientOf(const std::string& address) {
+  const auto endpoint = *ParseSocketAddress(address, SocketUse::kConnect);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  char byte = 0;
+  const bool broken =
+      connect(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 || recv(fd, &byte, 1, 0) < 0;
+  const bool reset = broken && errno == ECONNRESET;
+  close(fd);
+  return reset;
+}
+
+class TcpRouteTest : public ProxyTest {
+ protected:
+  void TearDown() override { proxy_.reset(); }
+  void Start(const std::string& workers) {
+    options_.listeners = {{.address = "127.0.0.1:0", .route = workers, .kind = ProxyServer::Listener::Kind::kTunnel}};
+    options_.on_event = [this](const ProxyEvent& event) { log_.Add(absl::StrCat(event.target, ": ", event.why)); };
+    StartProxy();
+  }
+
+  EventLog log_;
+};
+
+TEST_F(TcpRouteTest, EachConnectionIsATunnelWhateverItCarries) {
+  TestListener worker("127.0.0.1:0", Quote);
+  options_.proxy.pass_worker_tunnels = false;  // for clients that choose their targets
+  Start(worker.address().text);
+  for (const std::string& bytes : {std::string("PING\r\n"), std::string("CONNECT a:1 HTTP/1.1\r\n\r\n"),
+                                   std::string("\x05\x01\x00", 3), std::string(raw::kPreface)}) {
+    TestSocket client = ConnectTo(address());
+    client.Send(bytes);
+    EXPECT_EQ(client.ReceiveUntil(">"), absl::StrCat("<", bytes, ">"));
+  }
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "scheduled_tunnel"), 4);
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TcpRouteTest, AClientMayOnlyRead) {
+  TestListener worker("127.0.0.1:0", [](int fd) { SendAll(fd, "the time"); });
+  Start(worker.address().text);
+  TestSocket client = ConnectTo(address());
+  shutdown(client.fd(), SHUT_WR);
+  EXPECT_EQ(client.ReceiveAll(), "the time");
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TcpRouteTest, AWorkerThatIsNotReachedIsAReset) {
+  Start(AddressOfNobody().text);
+  EXPECT_TRUE(ResetsClientOf(address()));
+  EXPECT_THAT(log_.Await(1), ElementsAre(HasSubstr("Connection refused")));
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "unreachable"), 1);
+}
+
+TEST_F(TcpRouteTest, AWorkerThatNoPatternPermitsIsAReset) {
+  TestListener worker("127.0.0.1:0", Quote);
+  options_.workers = {"10.0.0.0/8"};
+  Start(worker.address().text);
+  EXPECT_TRUE(ResetsClientOf(address()));
+  EXPECT_THAT(log_.Await(1), ElementsAre(HasSubstr("add a pattern to workers")));
+}
+
+// The listener gives each connection this origin.
+class OpenedTunnelTest : public ProxyLoopTest {
+ protected:
+  void Start(const std::string& target, ClientOrigin::Opening opening, bool local = true) {
+    StartProxy();
+    executor_.Await([&] {
+      proxy_->SetOnEvent([this](const ProxyEvent& event) { log_.Add(absl::StrCat(event.target, ": ", event.why)); });
+      auto listener = AsioListener::Listen(executor_, "127.0.0.1:0", {.half_open = true},
+                                           [=, this](const AcceptedConnection& connection) {
+                                             proxy_->Accept({.route = target.empty() ? opened_->address() : target,
+                                                             .local = local,
+                                                             .peer = connection.peer,
+                                                             .opening = opening,
+                                                             .loops = &loops_},
+                                                            connection.start);
+                                           });
+      ASSERT_TRUE(listener.ok()) << listener.status();
+      opened_ = *std::move(listener);
+    });
+  }
+  void TearDown() override {
+    executor_.Await([&] { opened_.reset(); });
+    ProxyLoopTest::TearDown();
+  }
+  size_t Connections() {
+    size_t connections = 0;
+    executor_.Await([&] { connections = proxy_->connections(); });
+    return connections;
+  }
+
+  EventLog log_;
+  // On the link's thread.
+  RedirectLoops loops_;
+  std::unique_ptr<AsioListener> opened_;
+};
+
+TEST_F(OpenedTunnelTest, TheAddressesOfARouteTakeTurns) {
+  TestListener a("127.0.0.1:0", Quote);
+  const std::string port(absl::StripPrefix(a.address().text, "127.0.0.1:"));
+  Start("w.test:" + port, ClientOrigin::Opening::kRoute);
+  SetName("w.test:" + port, std::vector<std::string>{"127.0.0.1:" + port, "127.0.0.2:" + port, "127.0.0.3:" + port});
+  for (int i = 0; i < 4; ++i) {
+    TestSocket client = ConnectTo(opened_->address());
+    client.Send("?");
+    EXPECT_EQ(client.ReceiveUntil(">"), "<?>");  // from the first, because the others refuse
+  }
+  EXPECT_THAT(ConnectedTo(),
+              ElementsAre("127.0.0.1:" + port, "127.0.0.2:" + port, "127.0.0.3:" + port, "127.0.0.1:" + port,
+                          "127.0.0.3:" + port, "127.0.0.1:" + port, "127.0.0.1:" + port));
+}
+
+TEST_F(OpenedTunnelTest, ARedirectedConnectionIsATunnelToItsDestination) {
+  TestListener worker("127.0.0.1:0", Quote);
+  Start(worker.address().text, ClientOrigin::Opening::kRedirected);
+  TestSocket client = ConnectTo(opened_->address());
+  client.Send("?");
+  EXPECT_EQ(client.ReceiveUntil(">"), "<?>") << "and nothing before";
+}
+
+TEST_F(OpenedTunnelTest, CallsOfARedirectedConnectionAreScheduled) {
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
+  Start(worker.address(), ClientOrigin::Opening::kRedirected);
+  Http2Peer client(ConnectTo(opened_->address()));
+  const auto& call = client.Open(Head("the.name.of.its.own"), FrameMessage("?"));
+  EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.data, FrameMessage("the.name.of.its.own"));
+}
+
+TEST_F(OpenedTunnelTest, ARedirectedConnectionToWhereNobodyListensIsReset) {
+  Start(AddressOfNobody().text, ClientOrigin::Opening::kRedirected);
+  EXPECT_TRUE(ResetsClientOf(opened_->address()));
+  EXPECT_THAT(log_.Await(1), ElementsAre(HasSubstr("Connection refused")));
+}
+
+TEST_F(OpenedTunnelTest, ARedirectedConnectionToAForbiddenDestinationIsRefusedInItsProtocol) {
+  Start("169.254.169.254:80", ClientOrigin::Opening::kRedirected);
+  TestSocket client = ConnectTo(opened_->address());
+  client.Send("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(client.ReceiveAll(), ::testing::StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(log_.events(), Contains(HasSubstr("is never a worker")));
+}
+
+class PooledTunnelTest : public OpenedTunnelTest, public ::testing::WithParamInterface<ClientOrigin::Opening> {};
+
+INSTANTIATE_TEST_SUITE_P(Openings, PooledTunnelTest,
+                         ::testing::Values(ClientOrigin::Opening::kRoute, ClientOrigin::Opening::kRedirected));
+
+TEST_P(PooledTunnelTest, AClientMayUseItsConnectionLater) {
+  TestListener worker("127.0.0.1:0", Quote);
+  Start(worker.address().text, GetParam());
+  TestSocket client = ConnectTo(opened_->address());
+  EXPECT_TRUE(Eventually([&] { return ConnectedTo().size() == 1; }));
+  // Past limits.opening_timeout of an open tunnel, in steps, since the same timeout is for its dial.
+  EXPECT_TRUE(Eventually([&] {
+    executor_.Await([&] { names_.PutForward(std::chrono::seconds(1)); });
+    return SumOf(registry_, "sluice_proxy_tunnels", "", "") == 1;
+  }));
+  client.Send("?");
+  EXPECT_EQ(client.ReceiveUntil(">"), "<?>");
+}
+
+// Each connection to the listener seems to be redirected from the listener's own address, as with a rule that does not
+// exempt the proxy.
+TEST_F(OpenedTunnelTest, ALoopOfRedirectsEndsAtOnce) {
+  Start("", ClientOrigin::Opening::kRedirected);
+  for (int i = 1; i <= 10; ++i) {
+    EXPECT_TRUE(ResetsClientOf(opened_->address()));
+    EXPECT_TRUE(Eventually([&] { return Connections() == 0; }));
+    EXPECT_THAT(ConnectedTo(), SizeIs(i)) << "one dial each";
+  }
+  EXPECT_THAT(log_.events(), Contains(HasSubstr("exempt the proxy's user from the rule")).Times(10));
+}
+
+}  // namespace
+}  // namespace sluice::testing

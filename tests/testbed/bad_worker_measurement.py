@@ -159,7 +159,7 @@ class BadWorkerMeasurement:
         for name, weight in run.variant.classes:
             flags += ["--class", f"{name}={weight}"]
         if run.variant.tunnels_class:
-            flags += ["--tunnels-class", run.variant.tunnels_class]
+            flags += ["--tunnels-traffic-class", run.variant.tunnels_class]
         flags += ["--tls-ca", self._tls] if run.transport == "tls" else []
         scenario = _Proxied(run.link, run.policy)
         return _CountedProxy(self._proxies[run.build], servers, network, scenario, self._folder, flags)

@@ -27,6 +27,10 @@ constexpr int64_t kTurnsOfBudget = 3;
 constexpr int64_t kMostFirstWindowBytes = 32 << 10;
 constexpr int64_t kMostWindowBytes = 4 << 20;
 
+constexpr char kTlsRecord = 0x16;  // the first byte of a TLS connection (RFC 8446, section 5.1)
+// A TLS record of HTTP/2's PING takes 39 bytes, and of two WINDOW_UPDATEs 48. A request takes more.
+constexpr size_t kMostControlBytes = 48;
+
 int64_t LeastPackets(int64_t plan_bytes, int64_t packet_bytes) {
   const int64_t packets = std::min(plan_bytes / kTunnelsAtATime, kMostFirstWindowBytes) / packet_bytes;
   return std::max(packets, kLeastWindowPackets);
@@ -69,24 +73,32 @@ void ScheduledTunnel::OnWorkerEnded() {
   Stop();
 }
 
-void ScheduledTunnel::OnRequest(int64_t bytes, bool wants_response) {
+// The first bytes show the protocol.
+void ScheduledTunnel::OnRequest(absl::string_view bytes) {
+  if (!std::exchange(began_, true)) tls_ = !bytes.empty() && bytes[0] == kTlsRecord;
   const bool within_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
-  Do(turns_.OnRequest(loop_.now(), bytes, wants_response));
+  Do(turns_.OnRequest(loop_.now(), static_cast<int64_t>(bytes.size()), /*wants_response=*/!IsControl(bytes)));
   if (within_turn && WindowIsBroken(owner_.tcp())) {
     owner_.set_window(static_cast<int>(window_bytes_ + kLeastWindowPackets * full_packet_bytes_));
   }
   WatchForSilence();
 }
 
-void ScheduledTunnel::OnResponse(int64_t bytes, bool is_response) {
+void ScheduledTunnel::OnResponse(absl::string_view received) {
+  const auto bytes = static_cast<int64_t>(received.size());
   in_response_ = true;
   const bool in_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
   const int64_t surprises = turns_.surprises();
   if (in_turn) loop_.schedule_run().OnReceived(id(), bytes);
-  Do(turns_.OnResponse(loop_.now(), {.bytes = bytes, .is_response = is_response, .ends = Ends(bytes)}, part_bytes_));
+  Do(turns_.OnResponse(loop_.now(), {.bytes = bytes, .is_response = !IsControl(received), .ends = Ends(bytes)},
+                       part_bytes_));
   if (turns_.surprises() > surprises) loop_.metrics().CountTunnelSurprise();
   WatchForSilence();
   in_response_ = false;
+}
+
+bool ScheduledTunnel::IsControl(absl::string_view bytes) const {
+  return tls_ && bytes.size() <= kMostControlBytes;
 }
 
 // A sender with more bytes sends full packets.

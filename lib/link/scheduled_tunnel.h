@@ -9,6 +9,7 @@
 #include "sluice/schedule.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "lib/link/scheduled.h"
 #include "lib/net/timer_queue.h"
 #include "lib/scheduling/tunnel_turns.h"
@@ -45,9 +46,10 @@ class ScheduledTunnel final : private Scheduled {
   ScheduledTunnel(const ScheduledTunnel&) = delete;
   ScheduledTunnel& operator=(const ScheduledTunnel&) = delete;
 
-  // As in TunnelTurns. The owner then asks passes_requests() and reads() again.
-  void OnRequest(int64_t bytes, bool wants_response);
-  void OnResponse(int64_t bytes, bool is_response);
+  // As in TunnelTurns, with the bytes of the client or of the worker. The owner then asks passes_requests() and reads()
+  // again.
+  void OnRequest(absl::string_view bytes);
+  void OnResponse(absl::string_view bytes);
   void OnClientStuck(bool stuck);
   void OnWorkerEnded();  // all of its bytes have come; as Stop
   bool passes_requests() const { return turns_.passes_requests(); }
@@ -65,6 +67,7 @@ class ScheduledTunnel final : private Scheduled {
   void Ask();
   int64_t NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const;
   int64_t WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state);
+  bool IsControl(absl::string_view bytes) const;
   bool Ends(int64_t bytes);
   bool WindowIsBroken(const std::optional<TcpSocket>& tcp) const;
   void End(CallEnd end);
@@ -76,6 +79,8 @@ class ScheduledTunnel final : private Scheduled {
   const Owner owner_;
   TunnelTurns turns_;
   bool stopped_ = false;
+  bool began_ = false;             // the client has sent bytes
+  bool tls_ = false;               // they are TLS
   bool asked_ = false;             // the schedule knows a turn, which waits or has begun
   bool in_response_ = false;       // within OnResponse
   int64_t window_bytes_ = 0;       // the window of the last turn that the tunnel asked for

@@ -61,13 +61,15 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // No event comes after this.
   void Close();
   std::optional<TcpSocket> Tcp() const;
+  int error_number() const { return error_number_; }
   bool PeerHasOneOf(absl::Span<const std::string> names) const {
     return filter_ != nullptr && filter_->PeerHasOneOf(names);
   }
 
  private:
   bool is_open() const { return events_ != nullptr; }
-  absl::Status Error(absl::string_view what, int error) const {
+  absl::Status Error(absl::string_view what, int error) {
+    error_number_ = error;
     return absl::UnavailableError(absl::StrCat(what, name_, ": ", std::strerror(error)));
   }
 
@@ -83,7 +85,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void OnEnd(absl::Status why);
   void WatchForError();
   absl::Status End() const { return filter_ != nullptr ? filter_->ReceiveEnd() : absl::OkStatus(); }
-  absl::Status Broken(int error) const {
+  absl::Status Broken(int error) {
+    error_number_ = error;
     return filter_ != nullptr ? filter_->ReceiveEnd(std::strerror(error)) : Error("", error);
   }
   void Send(std::string bytes);
@@ -120,6 +123,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   size_t front_sent_ = 0;          // bytes sent of the first part
   size_t unsent_bytes_ = 0;        // of all parts
   size_t unread_reply_bytes_ = 0;  // TLS replies, such as to KeyUpdate, queued behind other bytes
+  int error_number_ = 0;           // as StreamSocket::error_number
   absl::Status write_error_;       // set while a failed connection is read to its end
 };
 
@@ -432,6 +436,7 @@ class StreamHandle final : public StreamSocket {
   void SetReading(bool reading) override { stream_->SetReading(reading); }
   void SetReceiveWindow(int bytes) override { stream_->SetReceiveWindow(bytes); }
   std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
+  int error_number() const override { return stream_->error_number(); }
   bool PeerHasOneOf(absl::Span<const std::string> names) const override { return stream_->PeerHasOneOf(names); }
 
  private:

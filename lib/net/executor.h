@@ -65,6 +65,8 @@ class StreamSocket {
   virtual void SetReceiveWindow(int /*bytes*/) {}
   // Describes an open TCP connection; nothing for other streams.
   virtual std::optional<TcpSocket> Tcp() const = 0;
+  // The errno of the system call that ended the stream, in OnDisconnected; 0 if it ended otherwise.
+  virtual int error_number() const { return 0; }
   // Whether the peer's certificate has one of these names, as TlsFilter::PeerHasOneOf. False before OnConnected, and
   // without TLS.
   virtual bool PeerHasOneOf(absl::Span<const std::string> /*names*/) const { return false; }

@@ -39,6 +39,7 @@ class HappyEyeballsSocket::Attempt final : public StreamSocketEvents {
   void OnEnded() override { owner_.events_.OnEnded(); }
   void OnDisconnected(absl::Status why) override {
     if (won()) return owner_.events_.OnDisconnected(std::move(why));
+    owner_.error_number_ = socket_->error_number();
     owner_.OnAttemptFailed(why);
   }
 
@@ -131,6 +132,10 @@ void HappyEyeballsSocket::SetReading(bool reading) {
 
 void HappyEyeballsSocket::SetReceiveWindow(int bytes) {
   winner_->socket().SetReceiveWindow(bytes);
+}
+
+int HappyEyeballsSocket::error_number() const {
+  return winner_ != nullptr ? winner_->socket().error_number() : error_number_;
 }
 
 std::optional<TcpSocket> HappyEyeballsSocket::Tcp() const {

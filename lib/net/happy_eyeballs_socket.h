@@ -39,6 +39,7 @@ class HappyEyeballsSocket final : public StreamSocket {
   void SetReading(bool reading) override;
   void SetReceiveWindow(int bytes) override;
   std::optional<TcpSocket> Tcp() const override;
+  int error_number() const override;  // of the last attempt, if all have failed
 
  private:
   class Attempt;
@@ -58,6 +59,7 @@ class HappyEyeballsSocket final : public StreamSocket {
   std::vector<std::unique_ptr<Attempt>> attempts_;  // failed ones, too: their event may still be on the stack
   Attempt* winner_ = nullptr;
   std::vector<absl::Status> failures_;
+  int error_number_ = 0;  // of the last of them
 };
 
 }  // namespace sluice

@@ -16,6 +16,7 @@ namespace {
 struct Shared {
   StreamSocketEvents* events = nullptr;  // null: the owner dropped the stream. For the link's thread only
   std::atomic<size_t> unsent_bytes = 0;  // written by the near end, and not accepted by the kernel
+  std::atomic<int> error_number = 0;     // of the stream that has ended
   std::atomic<bool> asked = false;       // the near end has seen unsent bytes, and waits for OnDrained
 
   std::mutex mutex;
@@ -80,6 +81,7 @@ class FarEnd final : public StreamSocketEvents {
   }
   void OnDisconnected(absl::Status why) override {
     LookAtTcp();
+    shared_->error_number = socket_->error_number();
     Tell([why = std::move(why)](StreamSocketEvents& events) { events.OnDisconnected(why); });
   }
 
@@ -141,6 +143,7 @@ class NearEnd final : public StreamSocket {
   void SetReceiveWindow(int bytes) override {
     thread_.Post([far = far_, bytes] { far->SetReceiveWindow(bytes); });
   }
+  int error_number() const override { return shared_->error_number; }
   // Returns the last state of the socket, and starts a new read for the next call. Waiting for the other thread here
   // would make the link as slow as that thread.
   std::optional<TcpSocket> Tcp() const override {

@@ -20,10 +20,6 @@ constexpr char kWorkerUnscheduled[] =
 constexpr char kOtherUnscheduled[] =
     "no pattern of workers permits it, so it is not a worker; if it is one, add a pattern for it to workers";
 
-constexpr char kTlsRecord = 0x16;  // the first byte of a TLS connection (RFC 8446, section 5.1)
-// A TLS record of HTTP/2's PING takes 39 bytes, and of two WINDOW_UPDATEs 48. A request takes more.
-constexpr size_t kMostControlBytes = 48;
-
 }  // namespace
 
 PassedTunnel::Kind PassedTunnel::KindToWorker(ProxyLoop& proxy) {
@@ -108,13 +104,12 @@ void PassedTunnel::Forward(std::string bytes) {
   last_bytes_ = proxy_.link().now();
   if (!std::exchange(reported_, true)) {
     const bool to_worker = kind_ == Kind::kWorker;
-    tls_ = bytes[0] == kTlsRecord;
     if (kind_ != Kind::kScheduled)
       connection_.Report(to_worker ? ProxyEvent::Kind::kWorkerTunnel : ProxyEvent::Kind::kOtherTunnel,
                          connection_.connect_target(), to_worker ? kWorkerUnscheduled : kOtherUnscheduled,
                          ClientOpening::ProtocolOf(bytes));
   }
-  if (turns_ != nullptr) turns_->OnRequest(static_cast<int64_t>(bytes.size()), !IsControl(bytes.size()));
+  if (turns_ != nullptr) turns_->OnRequest(bytes);
   if (turns_ == nullptr || turns_->passes_requests()) return Pass(std::move(bytes));
   waiting_.append(bytes);
   if (waiting_.size() > StreamSocket::kMaxBacklogBytes) connection_.socket().SetReading(false);
@@ -126,10 +121,6 @@ void PassedTunnel::Pass(std::string bytes) {
   if (!waiting_.empty()) tunnel_->Write(std::exchange(waiting_, {}));
   if (!bytes.empty()) tunnel_->Write(std::move(bytes));
   if (client_ended_) tunnel_->EndWrites();
-}
-
-bool PassedTunnel::IsControl(size_t bytes) const {
-  return tls_ && bytes <= kMostControlBytes;
 }
 
 void PassedTunnel::SetReading() {
@@ -151,7 +142,7 @@ void PassedTunnel::OnTunnelBytes(absl::string_view bytes) {
   if (phase_ != Phase::kOpen) return;  // the client has disconnected
   last_bytes_ = proxy_.link().now();
   connection_.Write(std::string(bytes));
-  if (turns_ != nullptr) turns_->OnResponse(static_cast<int64_t>(bytes.size()), !IsControl(bytes.size()));
+  if (turns_ != nullptr) turns_->OnResponse(bytes);
   if (connection_.socket().congested() && !std::exchange(client_stuck_, true) && turns_ != nullptr) {
     turns_->OnClientStuck(true);
   }

@@ -60,7 +60,6 @@ class PassedTunnel final : public ClientProtocol {
   void Forward(std::string bytes);
   void Pass(std::string bytes);
   void SetReading();
-  bool IsControl(size_t bytes) const;
   void OnTunnelOpen();
   void OnTunnelBytes(absl::string_view bytes);
   void OnTunnelBacklog(bool backlog);
@@ -77,7 +76,6 @@ class PassedTunnel final : public ClientProtocol {
   Phase phase_ = Phase::kOpen;
   bool reported_ = false;  // to the log
   bool counted_ = false;   // as an open tunnel
-  bool tls_ = false;       // the client speaks TLS
   bool client_stuck_ = false;
   bool client_ended_ = false;               // it sends no more, and may still receive
   TimePoint last_bytes_;                    // when bytes have last passed

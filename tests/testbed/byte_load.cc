@@ -1,5 +1,5 @@
-// Reads blocks from byte_servers over plain connections or TLS, directly or through CONNECT, and compares each byte. A
-// part of the test network, not installed.
+// Reads blocks from byte_servers over plain connections or TLS, directly, through CONNECT or over a Link of its own,
+// and compares each byte. A part of the test network, not installed.
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +18,12 @@
 #include <boost/asio.hpp>
 #include <boost/asio/ssl.hpp>
 
+#include "sluice/link_stream.h"
+#include "sluice/v1/link_profile.pb.h"
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "tests/testbed/byte_message.h"
 #include "tests/testbed/start_file.h"
@@ -37,6 +41,9 @@ using Clock = std::chrono::steady_clock;
 struct Flags {
   std::vector<std::string> workers;
   std::string via;
+  bool library = false;
+  std::string policy = "grants";
+  v1::LinkProfile link;
   bool tls = false;
   uint32_t response_bytes = 10240;
   uint32_t most_response_bytes = 0;
@@ -53,16 +60,25 @@ tcp::endpoint EndpointOf(const std::string& address) {
           static_cast<uint16_t>(std::stoi(address.substr(colon + 1)))};
 }
 
-// One connection to a worker, and the stream over it.
+asio::awaitable<void> Dial(tcp::socket& socket, tcp::endpoint to) {
+  co_await socket.async_connect(to, use_awaitable);
+  socket.set_option(tcp::no_delay(true));
+}
+
+asio::awaitable<void> Dial(LinkStream& stream, tcp::endpoint to) {
+  co_await stream.async_connect(to.address().to_string(), to.port(), use_awaitable);
+}
+
+// One connection to a worker, and the stream over it. Socket is a socket of Asio or a LinkStream.
+template <class Socket>
 class WorkerStream {
  public:
-  WorkerStream(asio::io_context& context, asio::ssl::context* tls) : socket_(context) {
-    if (tls != nullptr) tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *tls);
+  WorkerStream(Socket socket, asio::ssl::context* tls) : socket_(std::move(socket)) {
+    if (tls != nullptr) tls_ = std::make_unique<asio::ssl::stream<Socket&>>(socket_, *tls);
   }
 
   asio::awaitable<void> Connect(const std::string& worker, const std::string& via) {
-    co_await socket_.async_connect(EndpointOf(via.empty() ? worker : via), use_awaitable);
-    socket_.set_option(tcp::no_delay(true));
+    co_await Dial(socket_, EndpointOf(via.empty() ? worker : via));
     if (!via.empty()) co_await AskForTunnel(worker);
     if (tls_ != nullptr) co_await tls_->async_handshake(asio::ssl::stream_base::client, use_awaitable);
   }
@@ -92,18 +108,20 @@ class WorkerStream {
     }
   }
 
-  tcp::socket socket_;
-  std::unique_ptr<asio::ssl::stream<tcp::socket&>> tls_;
+  Socket socket_;
+  std::unique_ptr<asio::ssl::stream<Socket&>> tls_;
   std::string response_;
 };
 
-// Reads from all workers. With barriers, a block begins when the one before is complete.
+// Reads from all workers over sockets of `make`. With barriers, a block begins when the one before is complete.
+template <class Socket>
 class Reader {
  public:
-  explicit Reader(const Flags& flags) : flags_(flags) {
+  template <class Make>
+  Reader(const Flags& flags, Make make) : flags_(flags) {
     tls_.set_verify_mode(asio::ssl::verify_none);
     for (size_t i = 0; i < flags.workers.size(); ++i) {
-      workers_.push_back(std::make_unique<WorkerStream>(context_, flags.tls ? &tls_ : nullptr));
+      workers_.push_back(std::make_unique<WorkerStream<Socket>>(make(context_), flags.tls ? &tls_ : nullptr));
     }
   }
 
@@ -159,15 +177,16 @@ class Reader {
   const Flags& flags_;
   asio::io_context context_{1};
   asio::ssl::context tls_{asio::ssl::context::tls_client};
-  std::vector<std::unique_ptr<WorkerStream>> workers_;
+  std::vector<std::unique_ptr<WorkerStream<Socket>>> workers_;
   std::mt19937 random_{1};
   std::vector<double> took_ms_;
   double bytes_ = 0;
 };
 
-absl::Status Run(const Flags& flags) {
+template <class Socket, class Make>
+absl::Status Read(const Flags& flags, Make make) {
   try {
-    Reader reader(flags);
+    Reader<Socket> reader(flags, make);
     reader.Connect();
     reader.ReadBlocks(flags.warmup_blocks);
     if (absl::Status status = AwaitStartFile(flags.start_file); !status.ok()) return status;
@@ -184,6 +203,19 @@ absl::Status Run(const Flags& flags) {
   }
 }
 
+absl::Status Run(const Flags& flags) {
+  if (!flags.library) {
+    return Read<tcp::socket>(flags, [](asio::io_context& context) { return tcp::socket(context); });
+  }
+  const absl::StatusOr<LinkProfile> profile = ParseLinkProfile(flags.link);
+  if (!profile.ok()) return profile.status();
+  const absl::StatusOr<SchedulePolicy> policy = ParseSchedulePolicy(flags.policy);
+  if (!policy.ok()) return policy.status();
+  const auto link = Link::Create(Link::Options{.schedule = {.profile = *profile, .policy = *policy}});
+  if (!link.ok()) return link.status();
+  return Read<LinkStream>(flags, [&](asio::io_context& context) { return LinkStream(context, *link); });
+}
+
 }  // namespace
 }  // namespace sluice::testbed
 
@@ -197,6 +229,9 @@ int main(int argc, char** argv) {
            [&](CLI::App& app) {
              app.add_option("--workers", flags.workers, "Addresses of the servers")->delimiter(',')->required();
              app.add_option("--via", flags.via, "A proxy to ask for tunnels by CONNECT. Default: connect directly");
+             app.add_flag("--library", flags.library, "Connect over a Link");
+             app.add_option("--policy", flags.policy, "Policy of the Link. Default grants");
+             sluice::AddLinkProfileFlags(app, flags.link);
              app.add_flag("--tls", flags.tls, "Speak TLS to the servers");
              app.add_option("--response_bytes", flags.response_bytes, "Size of a response. Default 10240");
              app.add_option("--most_response_bytes", flags.most_response_bytes,

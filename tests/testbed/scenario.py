@@ -180,6 +180,7 @@ class AnswerScenario:
 
 # How a client of unknown bytes reaches its servers: directly, or in tunnels of sluice-proxy.
 TUNNEL_WAYS = ("direct", "forwarded", "scheduled")
+STREAM_WAYS = (*TUNNEL_WAYS, "library")
 
 
 @dataclasses.dataclass(frozen=True)

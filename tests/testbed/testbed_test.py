@@ -284,13 +284,15 @@ def proxies(build):
 
 
 def tunnels(build):
-    """TLS that the proxy cannot read collapses if it is only forwarded, and does not if its tunnels take turns."""
-    arguments = ["--mode", "forwarded,scheduled", "--tls", "--workers", "64", "--blocks", "8", "--quiet", "--build", build]
-    forwarded, scheduled = json.loads(finish(start(*arguments, script=_TUNNELS)))
+    """TLS that the proxy cannot read collapses if it is only forwarded, and does not if its tunnels take turns, or if the
+    client uses streams of the library."""
+    arguments = ["--mode", "forwarded,scheduled,library", "--tls", "--workers", "64", "--blocks", "8", "--quiet", "--build", build]
+    forwarded, *with_turns = json.loads(finish(start(*arguments, script=_TUNNELS)))
     check(forwarded["mode"] == "forwarded" and forwarded["switch_drops"] > 100, f"no collapse: {forwarded}")
-    check(scheduled["mode"] == "scheduled" and scheduled["blocks_read"] == 8, f"another run: {scheduled}")
-    check(scheduled["goodput_bps"] > 2 * forwarded["goodput_bps"], f"no better: {scheduled} than {forwarded}")
-    check(scheduled["switch_drops"] < forwarded["switch_drops"] / 20, f"a schedule that drops: {scheduled}")
+    for mode, scheduled in zip(("scheduled", "library"), with_turns, strict=True):
+        check(scheduled["mode"] == mode and scheduled["blocks_read"] == 8, f"another run: {scheduled}")
+        check(scheduled["goodput_bps"] > 2 * forwarded["goodput_bps"], f"no better: {scheduled} than {forwarded}")
+        check(scheduled["switch_drops"] < forwarded["switch_drops"] / 20, f"a schedule that drops: {scheduled}")
     # Responses of any size leave less than a packet of a window, which must move nevertheless.
     arguments = ["--mode", "scheduled", "--alone", "--response", "10kb", "--most", "64kb", "--workers", "96"]
     sizes = json.loads(finish(start(*arguments, "--blocks", "5", "--quiet", "--build", build, script=_TUNNELS)))

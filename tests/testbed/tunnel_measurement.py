@@ -2,7 +2,7 @@
 
 import contextlib
 
-from answer_measurement import Servers, built
+from answer_measurement import Servers, built, link_flags
 from measurement import Load, measure, summary
 from processes import run_to_end
 from sluice_programs import scrape, sum_of_metric
@@ -41,7 +41,7 @@ class TunnelMeasurement:
             network = stack.enter_context(Network(scenario.link))
             servers = stack.enter_context(Servers([self._server, *self._tls(scenario)], network, self._folder))
             service = servers
-            if scenario.way != "direct":
+            if scenario.way in _FLAGS:
                 flags = _FLAGS[scenario.way]
                 service = stack.enter_context(TunnelledServers(self._proxy, servers, network, scenario, self._folder, flags))
             load = Load(network, self._argv(scenario, network), self._folder)
@@ -65,7 +65,9 @@ class TunnelMeasurement:
         argv = [self._load, "--workers", ",".join(network.worker_addresses()), "--response-bytes", scenario.response_bytes]
         argv += ["--most-response-bytes", scenario.most_response_bytes, "--blocks", scenario.blocks]
         argv += ["--warmup-blocks", scenario.warmup_blocks, "--think-us", round(1000 * scenario.think.usual_ms)]
-        if scenario.way != "direct":
+        if scenario.way == "library":
+            argv += ["--library", "--policy", scenario.policy, *link_flags(scenario.link)]
+        elif scenario.way in _FLAGS:
             argv += ["--via", LISTEN]
         return [*argv, *(["--tls"] if scenario.tls else []), *(["--alone"] if scenario.alone else [])]
 

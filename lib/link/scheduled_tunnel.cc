@@ -88,17 +88,9 @@ bool ScheduledTunnel::Ends(int64_t bytes) {
   if (rest_bytes == 0) return false;
   packet_bytes_ = 0;
   const std::optional<TcpSocket> tcp = owner_.tcp();
-  if (!tcp.has_value()) return true;
+  if (!FillsPackets(tcp)) return true;
   const int64_t advertised_bytes = tcp->info.receive_window_bytes.value_or(0);
-  const bool broken = advertised_bytes % full_packet_bytes_ != 0 || advertised_bytes > window_bytes_;
-  if (broken && turns_.phase() == TunnelTurns::Phase::kTurn) MendWindow();
   return rest_bytes != advertised_bytes % full_packet_bytes_;
-}
-
-// A small packet moves a window that was wider by less than a packet. What is left of it would end below one packet,
-// and the sender would wait for its probe timer.
-void ScheduledTunnel::MendWindow() {
-  owner_.set_window(static_cast<int>(std::max(window_bytes_, kLeastWindowPackets * full_packet_bytes_)));
 }
 
 void ScheduledTunnel::OnClientStuck(bool stuck) {
@@ -158,12 +150,16 @@ void ScheduledTunnel::EndFilling() {
   if (filling.has_value()) loop_.schedule_run().OnFinished(*filling, CallEnd::kArrived);
 }
 
+// Not on loopback, where a packet has 64 KB.
+bool ScheduledTunnel::FillsPackets(const std::optional<TcpSocket>& tcp) const {
+  return tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_;
+}
+
 // In full packets: a sender fills the rest of a window with a small one, which would look like the end of a response.
 int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const {
   const bool thinks = turns_.last_thinking() > silence_;
   // Otherwise what is left of a window may be below one packet.
-  const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_ &&
-                             tcp->info.receive_window_bytes.value_or(0) % full_packet_bytes_ == 0;
+  const bool fills_packets = FillsPackets(tcp) && tcp->info.receive_window_bytes.value_or(0) % full_packet_bytes_ == 0;
   const int64_t least_bytes =
       full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(plan_bytes, full_packet_bytes_));
   return widened_ ? std::max(least_bytes, LeastWindowAfterWider(tcp)) : least_bytes;

@@ -65,7 +65,7 @@ class ScheduledTunnel final : private Scheduled {
   int64_t NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const;
   int64_t WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state);
   bool Ends(int64_t bytes);
-  void MendWindow();
+  bool FillsPackets(const std::optional<TcpSocket>& tcp) const;
   void End(CallEnd end);
   void EndFilling();
   void WatchForSilence();

@@ -87,11 +87,12 @@ int ReceiveBufferFor(int window_bytes) {
 // is overwritten from the buffer (Linux 6.18).
 void ReceiveWindow::Set(int fd, int window_bytes) {
   TcpInfo info;
-  // The kernel measures smaller packets, such as those of a handshake, too.
-  const bool measured = ReadTcpInfo(fd, info) && info.largest_received_bytes >= info.packet_payload_bytes;
-  if (measured) LearnMemory(fd);
-  const int most_bytes = window_bytes + (measured ? RoundedAway(info, window_bytes) : 0);
-  const double memory = most_bytes > kSmallWindowBytes ? std::max(kAmple, memory_) : memory_;
+  // The kernel measures smaller packets, such as those of a handshake, too, and equal small ones later.
+  const bool full = ReadTcpInfo(fd, info) && info.recent_packet_bytes >= info.packet_payload_bytes;
+  if (full) LearnMemory(fd);
+  measured_ |= full;
+  const int most_bytes = window_bytes + (measured_ ? RoundedAway(info, window_bytes) : 0);
+  const double memory = window_bytes > kSmallWindowBytes ? std::max(kAmple, memory_) : memory_;
   const auto buffer_bytes = static_cast<int>(std::min(memory * most_bytes + 1, kMostReceiveBufferBytes));
   sluice::Set(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
   sluice::Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, most_bytes);
@@ -105,15 +106,18 @@ void ReceiveWindow::LearnMemory(int fd) {
   const int clamp_bytes = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
   if (clamp_bytes <= 0 || clamp_bytes == clamp_bytes_) return;
   const int buffer_bytes = Get(fd, SOL_SOCKET, SO_RCVBUF) / 2;  // the kernel has doubled it
-  memory_ = std::max(kLeastMemory, static_cast<double>(buffer_bytes) / clamp_bytes);
+  memory_ = static_cast<double>(buffer_bytes) / clamp_bytes;
 }
 
-// The kernel rounds a window down to whole packets when it changes it, and does not change one by less than a packet. A
-// window that bytes of a handshake have left below a packet would stay so.
+// The kernel rounds a window down to whole packets when it changes it, and does not change one by less than a packet
+// (__tcp_select_window). Just below one packet more, it makes the window whole again after a small packet has moved it,
+// and still rounds down to it. Otherwise the rest of a window of one packet stays below a packet for ever.
 int ReceiveWindow::RoundedAway(const TcpInfo& info, int window_bytes) {
-  const uint32_t now_bytes = info.receive_window_bytes.value_or(0);
-  const bool broken = now_bytes % info.largest_received_bytes != 0 && now_bytes < static_cast<uint32_t>(window_bytes);
-  return broken ? static_cast<int>(info.largest_received_bytes) - 1 : 0;
+  const int packet_bytes = static_cast<int>(info.packet_payload_bytes);
+  const int now_bytes = static_cast<int>(info.receive_window_bytes.value_or(0));
+  // A window that is wider by less than a packet, such as the first one, is rounded down only from a smaller buffer.
+  const bool wider = now_bytes > window_bytes && now_bytes < window_bytes + packet_bytes;
+  return wider && window_bytes > packet_bytes ? 0 : packet_bytes - 1;
 }
 
 // With SO_RCVLOWAT the kernel acknowledges two packets at once, since it thinks that the reader waits for more

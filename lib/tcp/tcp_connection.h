@@ -31,6 +31,7 @@ class ReceiveWindow {
   static int RoundedAway(const TcpInfo& info, int window_bytes);
 
   double memory_ = kLeastMemory;  // SO_RCVBUF for a byte of the window
+  bool measured_ = false;         // the kernel has seen a full packet
   int clamp_bytes_ = 0;           // the TCP_WINDOW_CLAMP that was set; another one is the kernel's
 };
 

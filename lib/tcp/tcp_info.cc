@@ -45,7 +45,7 @@ TcpInfo ParseTcpInfo(const void* data, size_t bytes) {
                .since_data_received = absl::Milliseconds(known.tcpi_last_data_recv),
                .receive_window_bytes = MemberAt<uint32_t>(data, bytes, kReceiveWindowOffset),
                .packet_payload_bytes = known.tcpi_snd_mss,
-               .largest_received_bytes = known.tcpi_rcv_mss,
+               .recent_packet_bytes = known.tcpi_rcv_mss,
                .received_payload_bytes = known.tcpi_advmss,
                .timestamps = (known.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0,
                .path_mtu_bytes = known.tcpi_pmtu};

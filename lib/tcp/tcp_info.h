@@ -29,7 +29,7 @@ struct TcpInfo {
   std::optional<uint32_t> receive_window_bytes;  // tcpi_rcv_wnd, from Linux 6.2: what the peer may send
   // Properties of the path.
   uint32_t packet_payload_bytes = 0;    // tcpi_snd_mss: of a full packet, without TCP's options
-  uint32_t largest_received_bytes = 0;  // tcpi_rcv_mss: the payload of the largest packet of the peer, at first a guess
+  uint32_t recent_packet_bytes = 0;     // tcpi_rcv_mss: payload of the recent packets of the peer, at first a guess
   uint32_t received_payload_bytes = 0;  // tcpi_advmss: the most payload of a packet of the peer
   bool timestamps = false;              // an option of 12 bytes in every packet (RFC 7323)
   uint32_t path_mtu_bytes = 0;          // tcpi_pmtu

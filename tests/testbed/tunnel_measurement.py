@@ -9,9 +9,7 @@ from sluice_programs import scrape, sum_of_metric
 from stock_measurement import ADMIN, LISTEN, ProxiedServers
 from topology import AGGREGATOR, Network
 
-_FLAGS = {"forwarded": ["--tunnels-scheduled=false"], "scheduled": []}
-
-
+TUNNEL_FLAGS = {"forwarded": ["--tunnels-scheduled=false"], "scheduled": []}
 _TURN_ENDS = ("silence", "unanswered", "part", "client")
 
 
@@ -42,7 +40,7 @@ class TunnelMeasurement:
             servers = stack.enter_context(Servers([self._server, *self._tls(scenario)], network, self._folder))
             service = servers
             if scenario.way != "direct":
-                flags = _FLAGS[scenario.way]
+                flags = TUNNEL_FLAGS[scenario.way]
                 service = stack.enter_context(TunnelledServers(self._proxy, servers, network, scenario, self._folder, flags))
             load = Load(network, self._argv(scenario, network), self._folder)
             measured = measure(scenario, network, service, load, progress)

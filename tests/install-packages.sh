@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks. Does nothing if all are installed.
-#   tests/install-packages.sh [build] [network] [monitoring] [browser] [languages] [search] [simulation] [checks]
+#   tests/install-packages.sh [build] [network] [monitoring] [browser] [languages] [search] [simulation] [checks] [stock]
 # Without arguments: build network.
 set -eu
 
@@ -30,6 +30,12 @@ search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 # Packages for the packet simulations, whose tests are skipped without them: ns-3 (research/ns3; 57 MB), ns-2
 # (research/ns2), and their plots.
 simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
+# Servers and clients of examples/stock-clients: 15 MB on disk. Debian starts the servers of these packages, so they are
+# not installed on a machine that runs systemd.
+stock=""
+if [ ! -d /run/systemd/system ]; then
+  stock="nginx-light curl redis-server memcached proxychains4 python3-redis python3-hiredis python3-pylibmc"
+fi
 # Packages for .ci/run.
 checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 universal-ctags git"
 
@@ -45,7 +51,8 @@ for group in "$@"; do
     search) wanted="$wanted $search" ;;
     simulation) wanted="$wanted $simulation" ;;
     checks) wanted="$wanted $checks" ;;
-    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, languages, search, simulation and checks" >&2; exit 2 ;;
+    stock) wanted="$wanted $stock" ;;
+    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, languages, search, simulation, checks and stock" >&2; exit 2 ;;
   esac
 done
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # The build needs only the first packages. The others are for the tests, and are installed while the build runs.
 tests/install-packages.sh build simulation
 install_for_tests() {
-  tests/install-packages.sh network monitoring browser
+  tests/install-packages.sh network monitoring browser stock
   tests/install-languages || echo "Tests that need this will be skipped."
 }
 log=$(mktemp)

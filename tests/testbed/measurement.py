@@ -24,7 +24,7 @@ def measure(scenario, network, service, load, progress):
     with PortMonitor(network) as port, load:
         load.wait_until_warm(service, lambda: progress.update("warming up"))
         in_use = network.live_congestion_controls()
-        if in_use != [scenario.link.congestion_control]:
+        if set(in_use) - {scenario.link.congestion_control}:  # a load may have no connection between two blocks
             raise RuntimeError(f"connections run {in_use}, not {scenario.link.congestion_control}")
         load_average = os.getloadavg()[0]
         before = _Counters(service, port)

@@ -28,4 +28,4 @@ def proxy_environment(address):
     """Returns the variables of all languages. Each client reads its own."""
     proxy = f"http://{address}"
     java = f"-Dhttps.proxyHost={address.rpartition(':')[0]} -Dhttps.proxyPort={address.rpartition(':')[2]}"
-    return {**plain_environment(), "HTTPS_PROXY": proxy, "http_proxy": proxy, "JAVA_OPTS": java}
+    return {**plain_environment(), "HTTPS_PROXY": proxy, "http_proxy": proxy, "JAVA_TOOL_OPTIONS": java}

@@ -5,7 +5,8 @@ import contextlib
 from answer_measurement import Servers, built, link_flags, server_command
 from counters import cpu_seconds
 from measurement import Load, measure, summary
-from processes import Program, run_to_end
+from processes import Program
+from sluice_programs import scrape, sum_of_metric
 from stock_clients import client_command, plain_environment, proxy_environment
 from topology import AGGREGATOR, Network
 
@@ -91,16 +92,16 @@ class ProxiedServers:
         self._proxy.check()
 
     def counts(self):
-        """Raises RuntimeError if no client is connected to the proxy at the first call. The clients are warm by
+        """Raises RuntimeError if no client has connected to the proxy before the first call. The clients are warm by
         then, so they have bypassed it."""
         self._used = self._used or self._has_clients()
         if not self._used:
-            raise RuntimeError(f"no client is connected to the proxy:\n{self._proxy.log()}")
+            raise RuntimeError(f"no client has connected to the proxy:\n{self._proxy.log()}")
         return {"proxy_cpu_seconds": cpu_seconds(self._proxy.pid)}
 
     def _has_clients(self):
-        argv = ["ss", "-tnH", "state", "established", "sport", "=", f":{LISTEN.rpartition(':')[2]}"]
-        return bool(run_to_end(self._network.command(AGGREGATOR, argv), "ss").strip())
+        return sum_of_metric(scrape(self._network, AGGREGATOR, ADMIN), "sluice_proxy_connections_total") > 0
+
 
 
 class StockLoads:

@@ -29,6 +29,7 @@ _PROXY = _RUN.with_name("proxy")
 _TUNNELS = _RUN.with_name("tunnels")
 _BAD_WORKERS = _RUN.with_name("bad-workers")
 _BUILD_CLIENTS = _RUN.parents[2] / "examples/build-clients"
+_STOCK_SERVERS = _RUN.parents[2] / "examples/stock-clients/run"
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
 _FOR_EVER = "--self-check --blocks 100000 --workers 16".split()
@@ -299,6 +300,24 @@ def tunnels(build):
     check(sizes["goodput_bps"] > forwarded["rate_bps"] / 2, f"sizes that stop the windows: {sizes}")
 
 
+def stock_servers(build):
+    """curl with nginx, and redis-py with a Redis cluster, lose hardly anything through tunnels that take turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "runs.json"
+        arguments = f"nginx,redis --workers 32 --response 20kb --blocks 5 --warmup-blocks 1 --quiet --json {file} --build".split()
+        table = finish(start(*arguments, build, script=_STOCK_SERVERS))
+        runs = {(run["case"], run["mode"]): run for run in json.loads(file.read_text())}
+    check(len(table.splitlines()) == 5, f"not a row of each:\n{table}")
+    for case in ("nginx", "redis"):
+        direct, scheduled = runs[case, "direct"], runs[case, "scheduled"]
+        check(direct["blocks_read"] == scheduled["blocks_read"] == 5, f"other runs: {direct}, {scheduled}")
+        check(direct["switch_drops"] > 100, f"no collapse: {direct}")
+        check(scheduled["switch_drops"] < direct["switch_drops"] / 4, f"a schedule that drops: {scheduled}")
+    # Each block of curl makes new connections, whose handshakes take most of a slow processor.
+    direct, scheduled = runs["redis", "direct"], runs["redis", "scheduled"]
+    check(scheduled["goodput_bps"] > 1.5 * direct["goodput_bps"], f"no better: {scheduled} than {direct}")
+
+
 def _check_stock_clients(result, client, blocks, mode="direct"):
     check(result["mode"] == mode and result["client"] == client, f"another run: {result}")
     check(result["errors"] == 0 and result["blocks_read"] == blocks, f"errors: {result}")
@@ -561,7 +580,8 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, tunnels, alternatives,
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, tunnels,
+          stock_servers, alternatives,
           alternatives_in_an_open_loop, bad_workers, bad_path, bad_workers_through_a_proxy,
           infers_timeouts_of_a_collapse, loopback_reads, loopback_fans_out,
           loopback_calls_through_a_proxy, loopback_compares_tls, calibrates, diagnoses, diagnoses_one_bad_worker,

@@ -129,8 +129,10 @@ class Network:
         return facts[0]
 
     def live_congestion_controls(self):
-        """Returns the congestion controls of the workers' connections at this moment, by the kernel's names."""
-        words = {word for host in self.machines for word in _in(host, "ss", "-tinH", "state", "established").split()}
+        """Returns the congestion controls of the workers' connections to the aggregator at this moment, by the kernel's
+        names."""
+        argv = ["ss", "-tinH", "state", "established", "dst", self._site.address(1)]
+        words = {word for host in self.machines for word in _in(host, *argv).split()}
         return sorted(words & {"cubic", "reno", "bbr"})
 
     def _build(self):

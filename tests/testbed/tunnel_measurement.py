@@ -9,9 +9,7 @@ from sluice_programs import scrape, sum_of_metric
 from stock_measurement import ADMIN, LISTEN, ProxiedServers
 from topology import AGGREGATOR, Network
 
-_FLAGS = {"forwarded": ["--tunnels-scheduled=false"], "scheduled": []}
-
-
+TUNNEL_FLAGS = {"forwarded": ["--tunnels-scheduled=false"], "scheduled": []}
 _TURN_ENDS = ("silence", "unanswered", "part", "client")
 
 
@@ -41,8 +39,8 @@ class TunnelMeasurement:
             network = stack.enter_context(Network(scenario.link))
             servers = stack.enter_context(Servers([self._server, *self._tls(scenario)], network, self._folder))
             service = servers
-            if scenario.way in _FLAGS:
-                flags = _FLAGS[scenario.way]
+            if scenario.way in TUNNEL_FLAGS:
+                flags = TUNNEL_FLAGS[scenario.way]
                 service = stack.enter_context(TunnelledServers(self._proxy, servers, network, scenario, self._folder, flags))
             load = Load(network, self._argv(scenario, network), self._folder)
             measured = measure(scenario, network, service, load, progress)
@@ -67,7 +65,7 @@ class TunnelMeasurement:
         argv += ["--warmup-blocks", scenario.warmup_blocks, "--think-us", round(1000 * scenario.think.usual_ms)]
         if scenario.way == "library":
             argv += ["--library", "--policy", scenario.policy, *link_flags(scenario.link)]
-        elif scenario.way in _FLAGS:
+        elif scenario.way in TUNNEL_FLAGS:
             argv += ["--via", LISTEN]
         return [*argv, *(["--tls"] if scenario.tls else []), *(["--alone"] if scenario.alone else [])]
 

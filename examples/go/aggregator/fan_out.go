@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 
 	"sluice/examples/answers"
 )
@@ -17,11 +17,11 @@ type FanOut struct {
 
 // Connect creates a channel to each worker. If the environment has HTTPS_PROXY, gRPC itself uses that proxy. With via,
 // channels connect to that address instead, and name their worker in :authority.
-func Connect(workers []string, via string) (*FanOut, error) {
+func Connect(workers []string, via string, security credentials.TransportCredentials) (*FanOut, error) {
 	fanOut := &FanOut{}
 	for _, worker := range workers {
 		target := worker
-		options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+		options := []grpc.DialOption{grpc.WithTransportCredentials(security)}
 		if via != "" {
 			target = via
 			options = append(options, grpc.WithAuthority(worker))

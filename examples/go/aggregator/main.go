@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"sluice/examples/answers"
 )
@@ -23,6 +26,7 @@ import (
 type options struct {
 	workers       string
 	via           string
+	ca            string
 	responseBytes uint
 	thinkMs       float64
 	tailMs        float64
@@ -49,6 +53,7 @@ func parseFlags() options {
 	var o options
 	flag.StringVar(&o.workers, "workers", "", "host:port of the workers, comma-separated")
 	flag.StringVar(&o.via, "via", "", "connect to this address instead, and name the worker as the :authority")
+	flag.StringVar(&o.ca, "ca", "", "speak TLS, and trust the certificates in this file, PEM")
 	flag.UintVar(&o.responseBytes, "response-bytes", 10240, "of an answer")
 	flag.Float64Var(&o.thinkMs, "think-ms", 0, "workers answer so much later")
 	flag.Float64Var(&o.tailMs, "tail-ms", 0, "instead of think-ms for a share of the answers")
@@ -67,7 +72,14 @@ func parseFlags() options {
 }
 
 func run(o options) (report, error) {
-	fanOut, err := Connect(strings.Split(o.workers, ","), o.via)
+	security := insecure.NewCredentials()
+	if o.ca != "" {
+		var err error
+		if security, err = credentials.NewClientTLSFromFile(o.ca, ""); err != nil {
+			return report{}, err
+		}
+	}
+	fanOut, err := Connect(strings.Split(o.workers, ","), o.via, security)
 	if err != nil {
 		return report{}, err
 	}
@@ -77,6 +89,7 @@ func run(o options) (report, error) {
 		TailThinkUs:   uint32(1000 * o.tailMs),
 		TailShare:     o.tailShare,
 	}
+	expected := bytes.Repeat([]byte("x"), int(o.responseBytes)) // what every worker sends
 	// Returns the total payload of the responses.
 	ask := func() (int, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.timeout*float64(time.Second)))
@@ -85,11 +98,14 @@ func run(o options) (report, error) {
 		if err != nil {
 			return 0, err
 		}
-		bytes := 0
-		for _, response := range responses {
-			bytes += len(response.Payload)
+		received := 0
+		for i, response := range responses {
+			if !bytes.Equal(response.Payload, expected) {
+				return 0, fmt.Errorf("worker %d: a wrong byte, or %d bytes instead of %d", i, len(response.Payload), len(expected))
+			}
+			received += len(response.Payload)
 		}
-		return bytes, nil
+		return received, nil
 	}
 	for range o.warmupBlocks {
 		if _, err := ask(); err != nil {
@@ -105,8 +121,8 @@ func run(o options) (report, error) {
 func measure(o options, ask func() (int, error)) report {
 	result := report{GrpcVersion: grpc.Version}
 	var blockMs []float64
-	bytes := 0
-	var mutex sync.Mutex // guards result, blockMs and bytes
+	total := 0
+	var mutex sync.Mutex // guards result, blockMs and total
 	count := func(received int, err error, took time.Duration) {
 		mutex.Lock()
 		defer mutex.Unlock()
@@ -115,7 +131,7 @@ func measure(o options, ask func() (int, error)) report {
 			result.ErrorSample = err.Error()
 			return
 		}
-		bytes += received
+		total += received
 		blockMs = append(blockMs, 1e3*took.Seconds())
 	}
 	started := time.Now()
@@ -134,7 +150,7 @@ func measure(o options, ask func() (int, error)) report {
 	readers.Wait()
 	result.Seconds = time.Since(started).Seconds()
 	result.Blocks = len(blockMs)
-	result.GoodputMbps = 8e-6 * float64(bytes) / result.Seconds
+	result.GoodputMbps = 8e-6 * float64(total) / result.Seconds
 	result.BlockP50Ms = percentile(blockMs, 0.5)
 	result.BlockP99Ms = percentile(blockMs, 0.99)
 	return result

@@ -1,8 +1,9 @@
 // A worker written with grpc-go, without Sluice. Serves until SIGTERM.
 //
-//	worker --listen HOST:PORT,... [--ready-file FILE]
+//	worker --listen HOST:PORT,... [--ready-file FILE] [--cert FILE --key FILE]
 //
-// Port 0 picks a free port. The ready file has one address per line, and appears once all of them are served.
+// Port 0 picks a free port. The ready file has one address per line, and appears once all of them are served. With a
+// certificate it speaks TLS.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"sluice/examples/answers"
 )
@@ -62,8 +64,8 @@ func think(ctx context.Context, request *answers.AnswerRequest) (*answers.Answer
 	return &answers.AnswerResponse{Payload: bytes.Repeat([]byte("x"), int(request.ResponseBytes)), Tail: tail}, nil
 }
 
-func serve(addresses []string, readyFile string) error {
-	service := grpc.NewServer()
+func serve(addresses []string, readyFile string, options ...grpc.ServerOption) error {
+	service := grpc.NewServer(options...)
 	answers.RegisterAnswersServer(service, server{})
 	var listeners []net.Listener
 	serving := ""
@@ -110,9 +112,23 @@ func writeReadyFile(file, content string) error {
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "host:port, comma-separated")
 	readyFile := flag.String("ready-file", "", "write the addresses there")
+	cert := flag.String("cert", "", "certificate for TLS, PEM")
+	key := flag.String("key", "", "its private key, PEM")
 	flag.Parse()
-	if err := serve(strings.Split(*listen, ","), *readyFile); err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
+	var options []grpc.ServerOption
+	if *cert != "" {
+		tls, err := credentials.NewServerTLSFromFile(*cert, *key)
+		if err != nil {
+			fail(err)
+		}
+		options = append(options, grpc.Creds(tls))
 	}
+	if err := serve(strings.Split(*listen, ","), *readyFile, options...); err != nil {
+		fail(err)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "worker:", err)
+	os.Exit(1)
 }

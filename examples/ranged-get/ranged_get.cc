@@ -51,6 +51,8 @@ struct Flags {
 };
 
 // The two kinds of connections.
+constexpr uint64_t kMostErrorBytes = 64 << 10;  // of a response that is no range
+
 asio::awaitable<void> Connect(sluice::LinkStream& stream, std::string host, uint16_t port) {
   co_await stream.async_connect(host, port, use_awaitable);
 }
@@ -85,12 +87,14 @@ class Connection {
     request.set(http::field::range, "bytes=" + std::to_string(begin) + "-" + std::to_string(begin + bytes - 1));
     co_await http::async_write(stream_, request, use_awaitable);
     http::response_parser<http::string_body> parser;
-    parser.body_limit(bytes);
-    co_await http::async_read(stream_, buffer_, parser, use_awaitable);
+    parser.body_limit(bytes + kMostErrorBytes);
+    co_await http::async_read_header(stream_, buffer_, parser, use_awaitable);
     const http::response<http::string_body>& response = parser.get();
-    if (response.result() != http::status::partial_content || response.body().size() != bytes) {
+    if (response.result() != http::status::partial_content) {
       throw std::runtime_error(server_ + ": no range: " + std::to_string(response.result_int()));
     }
+    co_await http::async_read(stream_, buffer_, parser, use_awaitable);
+    if (response.body().size() != bytes) throw std::runtime_error(server_ + ": another range");
     std::copy(response.body().begin(), response.body().end(), target);
     const std::string range(response[http::field::content_range]);  // "bytes 0-99/1000"
     co_return std::stoull(range.substr(range.find('/') + 1));

@@ -36,9 +36,10 @@ int64_t LeastPackets(int64_t plan_bytes, int64_t packet_bytes) {
   return std::max(packets, kLeastWindowPackets);
 }
 
-// A sender that has seen a window of many packets waits for its probe timer in front of a window below one.
-int64_t LeastWindowAfterWider(const std::optional<TcpSocket>& tcp) {
-  return tcp.has_value() ? kLeastWindowPackets * tcp->info.received_payload_bytes : 0;
+// The packets of the other end have at most half of the largest window that it has seen: on loopback, more than a
+// window that is to be narrow again, and it would wait for its probe timer.
+int64_t LeastWindowForPackets(const std::optional<TcpSocket>& tcp) {
+  return tcp.has_value() ? kLeastWindowPackets * tcp->info.recent_packet_bytes : 0;
 }
 
 }  // namespace
@@ -179,16 +180,14 @@ int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp, int64
   const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_;
   const int64_t least_bytes =
       full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(plan_bytes, full_packet_bytes_));
-  return widened_ ? std::max(least_bytes, LeastWindowAfterWider(tcp)) : least_bytes;
+  return fills_packets ? least_bytes : std::max(least_bytes, LeastWindowForPackets(tcp));
 }
 
-int64_t ScheduledTunnel::WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state) {
+int64_t ScheduledTunnel::WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state) const {
   const int64_t most_bytes = std::min(part_bytes_, kMostWindowBytes);
-  const int64_t wider_bytes = std::max(2 * window_bytes_, LeastWindowAfterWider(tcp));
+  const int64_t wider_bytes = std::max(2 * window_bytes_, LeastWindowForPackets(tcp));
   const bool idle = state.in_flight_bytes + wider_bytes - window_bytes_ <= state.plan_bytes / 2;
-  if (!tcp.has_value() || wider_bytes > most_bytes || !idle) return window_bytes_;
-  widened_ = true;
-  return wider_bytes;
+  return tcp.has_value() && wider_bytes <= most_bytes && idle ? wider_bytes : window_bytes_;
 }
 
 void ScheduledTunnel::Grant(int64_t) {

@@ -66,7 +66,7 @@ class ScheduledTunnel final : private Scheduled {
   void Do(TunnelTurns::Step step);
   void Ask();
   int64_t NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const;
-  int64_t WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state);
+  int64_t WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state) const;
   bool IsControl(absl::string_view bytes) const;
   bool Ends(int64_t bytes);
   bool WindowIsBroken(const std::optional<TcpSocket>& tcp) const;
@@ -84,7 +84,6 @@ class ScheduledTunnel final : private Scheduled {
   bool asked_ = false;             // the schedule knows a turn, which waits or has begun
   bool in_response_ = false;       // within OnResponse
   int64_t window_bytes_ = 0;       // the window of the last turn that the tunnel asked for
-  bool widened_ = false;           // the window was wider than at first
   bool prompt_ = false;            // that turn began at once
   int64_t full_packet_bytes_ = 1;  // payload of a full packet
   int64_t packet_bytes_ = 0;       // received since the last packet that was not full

@@ -178,8 +178,9 @@ void ScheduledTunnel::EndFilling() {
 int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const {
   const bool thinks = turns_.last_thinking() > silence_;
   const bool fills_packets = tcp.has_value() && tcp->info.packet_payload_bytes <= full_packet_bytes_;
-  const int64_t least_bytes =
-      full_packet_bytes_ * (thinks && fills_packets ? 1 : LeastPackets(plan_bytes, full_packet_bytes_));
+  // A window of one packet does not move before it is empty, so no wider one may leave less than a packet.
+  const bool whole = fills_packets && tcp->info.receive_window_bytes.value_or(0) % full_packet_bytes_ == 0;
+  const int64_t least_bytes = full_packet_bytes_ * (thinks && whole ? 1 : LeastPackets(plan_bytes, full_packet_bytes_));
   return fills_packets ? least_bytes : std::max(least_bytes, LeastWindowForPackets(tcp));
 }
 

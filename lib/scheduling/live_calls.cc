@@ -213,6 +213,8 @@ void LiveCalls::EndUnsent(Call& call, TimePoint now) {
 
 void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
   ObserveHeaders(call);
+  // A short response uses a part of its window. Otherwise tunnels would have less than the share of their class.
+  if (call.turn_of_tunnel() && end == CallEnd::kArrived) order_.OnUnused(call, call.outstanding_cost);
   LeaveCounts(call, end, now);
   outstanding_.Update(call, now);
   outstanding_.Release(call, end, now);

@@ -62,8 +62,15 @@ void ServiceOrder::OnGranted(const Call& call, int64_t cost_bytes) {
 
 void ServiceOrder::OnGrantedOutOfTurn(const Call& call, int64_t cost_bytes) {
   CountOvertaken(call, cost_bytes);
+  AddToLead(call.block->traffic_class, cost_bytes);
+}
+
+void ServiceOrder::OnUnused(const Call& call, int64_t cost_bytes) {
+  AddToLead(call.block->traffic_class, -cost_bytes);
+}
+
+void ServiceOrder::AddToLead(size_t traffic_class, int64_t cost_bytes) {
   if (classes_.size() == 1) return;
-  const size_t traffic_class = call.block->traffic_class;
   classes_[traffic_class].lead += static_cast<double>(cost_bytes) / WeightOf(traffic_class);
   SortTurns();
 }

@@ -40,6 +40,8 @@ class ServiceOrder {
   void OnGranted(const Call& call, int64_t cost_bytes);
   // Same, for bytes that follow others of the call without a turn of their own.
   void OnGrantedOutOfTurn(const Call& call, int64_t cost_bytes);
+  // Bytes that were granted to the turn of a tunnel, and that nobody used.
+  void OnUnused(const Call& call, int64_t cost_bytes);
   // Records bytes of this cost that came.
   void OnReceived(const Call& call, int64_t cost_bytes) {
     if (!call.block->ahead) classes_[call.block->traffic_class].received_bytes += cost_bytes;
@@ -79,6 +81,7 @@ class ServiceOrder {
   bool UsesTurn(size_t traffic_class) const;  // it would be granted bytes in its turn
   bool HasTurn(size_t traffic_class) const;   // no class before it uses its turn
   void CountOvertaken(const Call& call, int64_t cost_bytes);
+  void AddToLead(size_t traffic_class, int64_t cost_bytes);
   void Charge(size_t traffic_class, int64_t cost_bytes);
   void SortTurns();
 

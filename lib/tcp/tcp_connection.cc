@@ -96,7 +96,10 @@ int ReceiveBufferFor(int window_bytes) {
 // Each option alone is not enough: a larger buffer does not raise the clamp that the connection began with, and a clamp
 // is overwritten from the buffer.
 void ReceiveWindow::Set(int fd, int window_bytes) {
-  LearnMemory(fd);
+  const int clamp_bytes = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
+  if (clamp_bytes == clamp_bytes_ && window_bytes == window_bytes_) return;
+  window_bytes_ = window_bytes;
+  LearnMemory(fd, clamp_bytes);
   // SO_RCVLOWAT is at most SO_RCVBUF, and must be above the window: see AcknowledgeUnread.
   const double buffer_bytes = std::max(kRoom * memory_, 1.0) * window_bytes + 1;
   sluice::Set(fd, SOL_SOCKET, SO_RCVBUF, static_cast<int>(std::min(buffer_bytes, kMostReceiveBufferBytes)));
@@ -106,8 +109,7 @@ void ReceiveWindow::Set(int fd, int window_bytes) {
 
 // When the kernel has seen how much memory the packets take, it overwrites the clamp with the room of the whole buffer
 // (Linux 6.18: tcp_measure_rcv_mss). Full packets take 1.6 times their bytes, and those of grpc-go with TLS 3.6 times.
-void ReceiveWindow::LearnMemory(int fd) {
-  const int clamp_bytes = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
+void ReceiveWindow::LearnMemory(int fd, int clamp_bytes) {
   if (clamp_bytes_ == 0 || clamp_bytes <= 0 || clamp_bytes == clamp_bytes_) return;
   // It measures small packets, too, such as those of a handshake, and they do not fill a window.
   TcpInfo info;

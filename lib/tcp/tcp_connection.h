@@ -25,9 +25,10 @@ class ReceiveWindow {
   void Set(int fd, int window_bytes);
 
  private:
-  void LearnMemory(int fd);
+  void LearnMemory(int fd, int clamp_bytes);
 
-  double memory_ = 1;    // SO_RCVBUF for a byte of the window
+  double memory_ = 1;  // SO_RCVBUF for a byte of the window
+  int window_bytes_ = 0;
   int clamp_bytes_ = 0;  // the TCP_WINDOW_CLAMP that was set; another one is the kernel's
 };
 

@@ -50,9 +50,9 @@ struct Flags {
   int repeat = 1;
 };
 
-// The two kinds of connections.
-constexpr uint64_t kMostErrorBytes = 64 << 10;  // of a response that is no range
+constexpr uint64_t kMostErrorBytes = 64 << 10;  // bound of the body of a response that is no range
 
+// The two kinds of connections.
 asio::awaitable<void> Connect(sluice::LinkStream& stream, std::string host, uint16_t port) {
   co_await stream.async_connect(host, port, use_awaitable);
 }

@@ -27,6 +27,7 @@
 #include "lib/cli/program.h"
 #include "tests/testbed/byte_message.h"
 #include "tests/testbed/start_file.h"
+#include "tests/testbed/tcp_endpoint.h"
 #include "tools/json_report.h"
 #include "tools/percentile.h"
 
@@ -53,12 +54,6 @@ struct Flags {
   bool alone = false;
   std::string start_file;
 };
-
-tcp::endpoint EndpointOf(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  return {asio::ip::make_address(address.substr(0, colon)),
-          static_cast<uint16_t>(std::stoi(address.substr(colon + 1)))};
-}
 
 asio::awaitable<void> Dial(tcp::socket& socket, tcp::endpoint to) {
   co_await socket.async_connect(to, use_awaitable);
@@ -102,9 +97,8 @@ class WorkerStream {
     co_await asio::async_write(stream, asio::buffer(&request, sizeof(request)), use_awaitable);
     response_.resize(bytes);
     co_await asio::async_read(stream, asio::buffer(response_), use_awaitable);
-    for (size_t i = 0; i < response_.size(); ++i) {
-      if (response_[i] != ByteAt(bytes, i))
-        throw std::runtime_error(absl::StrCat("byte ", i, " of ", bytes, " is wrong"));
+    if (const auto wrong = FirstWrongByte(response_)) {
+      throw std::runtime_error(absl::StrCat("byte ", *wrong, " of ", bytes, " is wrong"));
     }
   }
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <string_view>
 
 namespace sluice::testbed {
 
@@ -18,6 +20,14 @@ struct ByteRequest {
 // The byte at this place of a response of so many bytes. Places that are one packet or one window apart differ.
 inline char ByteAt(uint32_t response_bytes, size_t place) {
   return static_cast<char>((place * 2654435761U + response_bytes) >> 13);
+}
+
+// The place of the first wrong byte of a whole response; nothing if all are right.
+inline std::optional<size_t> FirstWrongByte(std::string_view response) {
+  for (size_t i = 0; i < response.size(); ++i) {
+    if (response[i] != ByteAt(static_cast<uint32_t>(response.size()), i)) return i;
+  }
+  return std::nullopt;
 }
 
 }  // namespace sluice::testbed

@@ -18,6 +18,7 @@
 #include <boost/asio/ssl.hpp>
 
 #include "tests/testbed/byte_message.h"
+#include "tests/testbed/tcp_endpoint.h"
 
 namespace sluice::testbed {
 namespace {
@@ -83,10 +84,7 @@ void Run(const Flags& flags) {
     tls->use_private_key_file(flags.key_file, asio::ssl::context::pem);
   }
   for (const std::string& address : flags.listen) {
-    const size_t colon = address.rfind(':');
-    const tcp::endpoint endpoint(asio::ip::make_address(address.substr(0, colon)),
-                                 static_cast<uint16_t>(std::stoi(address.substr(colon + 1))));
-    asio::co_spawn(context, Listen(tcp::acceptor(context, endpoint), tls.get()), asio::detached);
+    asio::co_spawn(context, Listen(tcp::acceptor(context, EndpointOf(address)), tls.get()), asio::detached);
   }
   asio::signal_set signals(context, SIGTERM, SIGINT);
   signals.async_wait([&context](const boost::system::error_code&, int) { context.stop(); });

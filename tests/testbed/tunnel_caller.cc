@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/testbed/byte_message.h"
+#include "tests/testbed/tcp_endpoint.h"
 
 namespace sluice::testbed {
 namespace {
@@ -15,12 +16,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-tcp::endpoint EndpointOf(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  return {asio::ip::make_address(address.substr(0, colon)),
-          static_cast<uint16_t>(std::stoi(address.substr(colon + 1)))};
-}
 
 // One tunnel, and what it does: it asks for the tunnel if there is none, sends a request, and reads the response.
 class ByteTunnel {
@@ -68,12 +63,9 @@ class ByteTunnel {
     });
   }
   absl::Status Compare() const {
-    for (size_t i = 0; i < response_.size(); ++i) {
-      if (response_[i] != ByteAt(request_.response_bytes, i)) {
-        return absl::DataLossError(absl::StrCat(worker_, ": byte ", i, " of ", response_.size(), " is wrong"));
-      }
-    }
-    return absl::OkStatus();
+    const std::optional<size_t> wrong = FirstWrongByte(response_);
+    if (!wrong.has_value()) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(worker_, ": byte ", *wrong, " of ", response_.size(), " is wrong"));
   }
   bool Failed(const char* what, const error_code& error) {
     if (error) on_done_(absl::UnavailableError(absl::StrCat(worker_, ": ", what, ": ", error.message())));

@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-// Stalls that begin within this time belong to one burst: it is half of the least retransmission timeout, after which
-// the next burst may follow.
-constexpr absl::Duration kTogether = absl::Milliseconds(100);
+// Stalls that begin within this time belong to one burst. Those of a full buffer began within 30 ms; within 100 ms, half
+// of the least retransmission timeout, too many coincide by chance.
+constexpr absl::Duration kTogether = absl::Milliseconds(50);
 constexpr size_t kLeastMoments = 3;
 constexpr double kLeastTogether = 2;     // connections
 constexpr double kShareTogether = 0.05;  // of the connections
@@ -30,16 +30,22 @@ bool HasTraffic(const TcpFlow& flow) {
 
 struct Together {
   size_t moments = 0;
-  size_t stalls = 0;  // in these moments
-  size_t most = 0;    // connections
+  size_t stalls = 0;   // in these moments
+  size_t most = 0;     // connections
+  size_t periods = 0;  // of kTogether, each from a stall on, that hold all stalls
 };
+
+// Returns how many stalls at random would begin within kTogether.
+double MeanTogether(const TcpFlow& flow) {
+  const absl::Duration span = flow.stalls.back().begin - flow.stalls.front().begin + kTogether;
+  return static_cast<double>(flow.stalls.size()) * absl::FDivDuration(kTogether, span);
+}
 
 // Returns how many connections must stall within kTogether to be more than chance: a share of them all, or three
 // standard deviations more than stalls at random.
 double NeededTogether(const TcpFlow& flow) {
   if (flow.stalls.empty()) return kLeastTogether;
-  const absl::Duration span = flow.stalls.back().begin - flow.stalls.front().begin + kTogether;
-  const double mean = static_cast<double>(flow.stalls.size()) * absl::FDivDuration(kTogether, span);
+  const double mean = MeanTogether(flow);
   const double beyond_chance = kLeastTogether + mean + 3 * std::sqrt(mean);
   return std::min(std::max(kLeastTogether, kShareTogether * static_cast<double>(flow.connections)), beyond_chance);
 }
@@ -57,6 +63,7 @@ Together CountTogether(const TcpFlow& flow) {
       connections.insert(next->connection);
       hosts.insert(next->host);
     }
+    ++together.periods;
     together.most = std::max(together.most, connections.size());
     if (static_cast<double>(connections.size()) >= needed && hosts.size() >= needed_hosts) {
       ++together.moments;
@@ -65,6 +72,15 @@ Together CountTogether(const TcpFlow& flow) {
     first = next;
   }
   return together;
+}
+
+// Returns whether most stalls are of such moments, and whether a period holds three standard errors more stalls than
+// stalls at random. Two of eight connections with a loss every two seconds coincide often enough for the first alone.
+bool StallTogether(const TcpFlow& flow, const Together& together) {
+  if (together.moments < kLeastMoments || 2 * together.stalls < flow.stalls.size()) return false;
+  const double mean = MeanTogether(flow);
+  const auto periods = static_cast<double>(together.periods);
+  return static_cast<double>(flow.stalls.size()) / periods >= 1 + mean + 3 * std::sqrt(mean / periods);
 }
 
 // Returns the peer with the most stalls, and their number.
@@ -87,9 +103,8 @@ bool LateTogether(const TcpFlow& flow) {
     if (time >= earliest && time < earliest + kLateWindow) late.stalls.push_back(wait);
     if (time >= earliest + kLateWindow && time < earliest + 2 * kLateWindow) ++later;
   }
-  const Together together = CountTogether(late);
-  return together.moments >= kLeastMoments && 2 * together.stalls >= late.stalls.size() &&
-         late.stalls.size() >= kManyStalls && late.stalls.size() >= 3 * later;
+  return late.stalls.size() >= kManyStalls && late.stalls.size() >= 3 * later &&
+         StallTogether(late, CountTogether(late));
 }
 
 double BytesPerSecondWhileStalled(const TcpFlow& flow) {
@@ -120,7 +135,7 @@ std::pair<IncastVerdict, IncastReason> Judge(const TcpFlow& flow, const Together
       return {IncastVerdict::kNo, IncastReason::kOneHost};
     }
   }
-  if (together.moments >= kLeastMoments && 2 * together.stalls >= stalls) {
+  if (StallTogether(flow, together)) {
     // A receiver cannot see retransmissions. Packets that only wait in a long queue keep the link busy.
     if (!flow.to.has_value() && stalled_rate >= kBusyShare * flow.peak_bytes_per_second) {
       return {IncastVerdict::kNotSure, IncastReason::kBusyLink};

@@ -1,6 +1,7 @@
 #include "lib/tcp/incast.h"
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -126,6 +127,21 @@ TEST(DiagnoseFlowTest, StallsAtRandomAreNoIncast) {
   TcpFlow flow = Incoming();
   for (size_t i = 0; i < 30; ++i) AddStall(flow, static_cast<double>(i) * absl::Seconds(1), (i * 29) % 64);
   ExpectVerdict(DiagnoseFlow(flow), IncastVerdict::kNo, IncastReason::kOneAtATime);
+}
+
+// A lossy path stops each of eight connections every two seconds, so that two of them often stop together by chance.
+TEST(DiagnoseFlowTest, FewConnectionsCoincideByChance) {
+  int yes = 0;
+  constexpr int kRuns = 1000;
+  std::mt19937 random(1);
+  for (int run = 0; run < kRuns; ++run) {
+    TcpFlow flow = Outgoing();
+    std::uniform_real_distribution<> seconds(0, 6);
+    for (size_t i = 0; i < 24; ++i) AddStall(flow, absl::Seconds(seconds(random)), random() % 8);
+    std::sort(flow.stalls.begin(), flow.stalls.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    if (DiagnoseFlow(flow).verdict == IncastVerdict::kYes) ++yes;
+  }
+  EXPECT_LE(yes, kRuns / 100);
 }
 
 // 2 of 64 connections that stall together are no overflow: their losses coincide.

@@ -103,6 +103,8 @@ class ProxyDocumentTest(unittest.TestCase):
 
     def test_the_ways_of_its_code(self):
         ways = {"authority": "http2", "fan-out": "http2"}
+        if _LANGUAGE != "rust":
+            ways["tls"] = "http2"
         if _LANGUAGE == "java":
             ways["detector"] = "connect"
         for way, kind in ways.items():

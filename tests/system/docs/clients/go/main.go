@@ -1,9 +1,11 @@
-// The snippets of docs/guides/proxy-by-language.md for Go: main environment|authority|fan-out WORKER...
+// The snippets of docs/guides/proxy-by-language.md for Go: main environment|authority|tls|fan-out WORKER...
 package main
 
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -27,6 +30,29 @@ func byAuthority(worker string) (*grpc.ClientConn, error) {
 	// [snippet]
 }
 
+func byTLS(string) (*grpc.ClientConn, error) {
+	// [snippet]
+	identity, err := tls.LoadX509KeyPair("client.pem", "client.key")
+	if err != nil {
+		return nil, err
+	}
+	authority, err := os.ReadFile("ca.pem")
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	config := &tls.Config{Certificates: []tls.Certificate{identity}, RootCAs: roots}
+	return grpc.NewClient("127.0.0.1:7443", grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	// [snippet]
+}
+
+func toWorker(ctx context.Context, worker string) context.Context {
+	// [snippet]
+	return metadata.AppendToOutgoingContext(ctx, "x-worker", worker)
+	// [snippet]
+}
+
 func ofOneFanOut(ctx context.Context, workers []string) context.Context {
 	// [snippet]
 	return metadata.AppendToOutgoingContext(ctx, "sluice-block", rand.Text(), "sluice-weight", strconv.Itoa(len(workers)))
@@ -35,8 +61,12 @@ func ofOneFanOut(ctx context.Context, workers []string) context.Context {
 
 func check(ctx context.Context, way, worker string) error {
 	connect := byAuthority
-	if way == "environment" {
+	switch way {
+	case "environment":
 		connect = plain
+	case "tls":
+		connect = byTLS
+		ctx = toWorker(ctx, worker)
 	}
 	connection, err := connect(worker)
 	if err != nil {

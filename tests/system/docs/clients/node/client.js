@@ -1,4 +1,6 @@
-// The snippets of docs/guides/proxy-by-language.md for Node: client.js environment|authority|fan-out WORKER...
+// The snippets of docs/guides/proxy-by-language.md for Node: client.js environment|authority|tls|fan-out WORKER...
+const fs = require("node:fs");
+
 const grpc = require("@grpc/grpc-js");
 
 const bytes = (value) => value; // raw bytes, so that no generated code is needed
@@ -7,6 +9,21 @@ function byAuthority(worker) {
   // [snippet]
   return new grpc.Client("unix:/run/sluice/proxy.sock", grpc.credentials.createInsecure(), {"grpc.default_authority": worker});
   // [snippet]
+}
+
+function byTls() {
+  // [snippet]
+  const [authority, key, certificate] = ["ca.pem", "client.key", "client.pem"].map((file) => fs.readFileSync(file));
+  return new grpc.Client("127.0.0.1:7443", grpc.credentials.createSsl(authority, key, certificate));
+  // [snippet]
+}
+
+function workerMetadata(worker) {
+  const metadata = new grpc.Metadata();
+  // [snippet]
+  metadata.set("x-worker", worker);
+  // [snippet]
+  return metadata;
 }
 
 function fanOutMetadata(workers) {
@@ -31,9 +48,10 @@ function check(client, metadata) {
 
 async function main(way, ...workers) {
   const plain = (worker) => new grpc.Client(worker, grpc.credentials.createInsecure());
-  const clients = workers.map(way === "environment" ? plain : byAuthority);
-  const metadata = way === "fan-out" ? fanOutMetadata(workers) : new grpc.Metadata();
-  await Promise.all(clients.map((client) => check(client, metadata)));
+  const connect = {environment: plain, tls: byTls}[way] ?? byAuthority;
+  const metadata = {tls: workerMetadata, "fan-out": () => fanOutMetadata(workers)}[way] ?? (() => new grpc.Metadata());
+  const clients = workers.map(connect);
+  await Promise.all(clients.map((client, i) => check(client, metadata(workers[i]))));
   clients.forEach((client) => client.close());
   console.log(`${workers.length} served`);
 }

@@ -1,5 +1,6 @@
-"""The snippets of docs/guides/proxy-by-language.md for Python: client.py environment|authority|fan-out WORKER..."""
+"""The snippets of docs/guides/proxy-by-language.md for Python: client.py environment|authority|tls|fan-out WORKER..."""
 
+import pathlib
 import sys
 import uuid
 
@@ -14,16 +15,37 @@ def by_authority(worker):
     # [snippet]
 
 
+def by_tls():
+    # [snippet]
+    authority, key, certificate = (pathlib.Path(name).read_bytes() for name in ("ca.pem", "client.key", "client.pem"))
+    return grpc.secure_channel("127.0.0.1:7443", grpc.ssl_channel_credentials(authority, key, certificate))
+    # [snippet]
+
+
+def worker_metadata(worker):
+    # [snippet]
+    return [("x-worker", worker)]
+    # [snippet]
+
+
 def fan_out_metadata(workers):
     # [snippet]
     return [("sluice-block", uuid.uuid4().hex), ("sluice-weight", str(len(workers)))]
     # [snippet]
 
 
+def connect(way, worker):
+    if way == "environment":
+        return grpc.insecure_channel(worker)
+    return by_tls() if way == "tls" else by_authority(worker)
+
+
 def main(way, workers):
-    metadata = fan_out_metadata(workers) if way == "fan-out" else []
-    channels = [grpc.insecure_channel(worker) if way == "environment" else by_authority(worker) for worker in workers]
-    calls = [channel.unary_unary(HEALTH).future(b"", timeout=30, metadata=metadata) for channel in channels]
+    channels = [connect(way, worker) for worker in workers]
+    calls = []
+    for channel, worker in zip(channels, workers):
+        metadata = worker_metadata(worker) if way == "tls" else fan_out_metadata(workers) if way == "fan-out" else []
+        calls.append(channel.unary_unary(HEALTH).future(b"", timeout=30, metadata=metadata))
     for call in calls:
         if call.result() != b"\x08\x01":  # SERVING
             sys.exit(f"the worker says {call.result()!r}")

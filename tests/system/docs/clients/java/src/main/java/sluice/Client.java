@@ -9,9 +9,11 @@ import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
+import io.grpc.TlsChannelCredentials;
 import io.grpc.stub.ClientCalls;
 import io.grpc.stub.MetadataUtils;
 import java.io.ByteArrayInputStream;
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -23,7 +25,7 @@ import java.util.UUID;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
-/** The snippets of docs/guides/proxy-by-language.md for Java: Client environment|authority|detector|fan-out WORKER... */
+/** The snippets of docs/guides/proxy-by-language.md for Java: Client environment|authority|detector|tls|fan-out WORKER... */
 public final class Client {
   /** Messages as they are, so that no generated code is needed. */
   private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {
@@ -69,6 +71,24 @@ public final class Client {
     // [snippet]
   }
 
+  private static ManagedChannel byTls() throws IOException {
+    // [snippet]
+    TlsChannelCredentials.Builder identity =
+        TlsChannelCredentials.newBuilder()
+            .trustManager(new File("ca.pem"))
+            .keyManager(new File("client.pem"), new File("client.key"));
+    return Grpc.newChannelBuilder("127.0.0.1:7443", identity.build()).build();
+    // [snippet]
+  }
+
+  private static Metadata workerMetadata(String worker) {
+    Metadata metadata = new Metadata();
+    // [snippet]
+    metadata.put(Metadata.Key.of("x-worker", Metadata.ASCII_STRING_MARSHALLER), worker);
+    // [snippet]
+    return metadata;
+  }
+
   private static Metadata fanOutMetadata(List<String> workers) {
     // [snippet]
     Metadata metadata = new Metadata();
@@ -78,10 +98,11 @@ public final class Client {
     return metadata;
   }
 
-  private static ManagedChannel connect(String way, String worker) {
+  private static ManagedChannel connect(String way, String worker) throws IOException {
     return switch (way) {
       case "environment" -> Grpc.newChannelBuilder(worker, InsecureChannelCredentials.create()).build();
       case "detector" -> byDetector(worker);
+      case "tls" -> byTls();
       default -> byAuthority(worker);
     };
   }
@@ -89,12 +110,17 @@ public final class Client {
   public static void main(String[] arguments) throws Exception {
     String way = arguments[0];
     List<String> workers = Arrays.asList(arguments).subList(1, arguments.length);
-    Metadata metadata = way.equals("fan-out") ? fanOutMetadata(workers) : new Metadata();
     List<ManagedChannel> channels = new ArrayList<>();
     List<Future<byte[]>> calls = new ArrayList<>();
     for (String worker : workers) {
       ManagedChannel connected = connect(way, worker);
       channels.add(connected);
+      Metadata metadata =
+          switch (way) {
+            case "tls" -> workerMetadata(worker);
+            case "fan-out" -> fanOutMetadata(workers);
+            default -> new Metadata();
+          };
       Channel channel = ClientInterceptors.intercept(connected, MetadataUtils.newAttachHeadersInterceptor(metadata));
       CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(30, TimeUnit.SECONDS);
       calls.add(ClientCalls.futureUnaryCall(channel.newCall(CHECK, options), new byte[0]));

@@ -142,7 +142,8 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   for (const v1::ProxyClients& clients : config.clients()) {
     server.clients.push_back({.users = {clients.uids().begin(), clients.uids().end()},
                               .names = {clients.names().begin(), clients.names().end()},
-                              .workers = {clients.workers().begin(), clients.workers().end()}});
+                              .workers = {clients.workers().begin(), clients.workers().end()},
+                              .traffic_class = clients.traffic_class()});
   }
   server.client_users.assign(config.client_uids().begin(), config.client_uids().end());
   status.Update(ParseSocketMode(config.socket_mode(), server.socket_mode));

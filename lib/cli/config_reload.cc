@@ -30,7 +30,10 @@ void ClearReloadable(v1::ScheduleConfig& schedule) {
   schedule.clear_shortest_first();
   schedule.clear_queue_timeout();
   schedule.clear_worker_connections();
-  for (v1::TrafficClassConfig& traffic_class : *schedule.mutable_classes()) traffic_class.clear_weight();
+  for (v1::TrafficClassConfig& traffic_class : *schedule.mutable_classes()) {
+    traffic_class.clear_weight();
+    traffic_class.clear_queue_limit();
+  }
 }
 
 uint32_t ConfigHash(const google::protobuf::Message& config) {

@@ -62,6 +62,7 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& op
     TrafficClass& parsed_class = options.classes.emplace_back();
     parsed_class.name = traffic_class.name();
     if (traffic_class.has_weight()) parsed_class.weight = traffic_class.weight();
+    if (traffic_class.has_queue_limit()) parsed_class.queue_limit = traffic_class.queue_limit();
   }
   if (config.has_shortest_first()) options.shortest_first = config.shortest_first();
   if (config.has_queue_limit()) options.queue_limit = config.queue_limit();

@@ -142,7 +142,8 @@ void ClientConnection::OpenTo(const std::string& target) {
   WatchOpening();
   const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute || proxy_.policies()->AnyExpectsHeader();
   dial_ = std::make_unique<TargetDial>(
-      proxy_, policy(), connect_target_, only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
+      proxy_, std::shared_ptr<const TargetPolicy>(policy(), &policy()->workers), connect_target_, only_tunnel,
+      [this](const absl::Status& reached) { AnswerConnect(reached); },
       [this] {
         if (phase_ != Phase::kInTunnel) return;
         StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
@@ -296,7 +297,7 @@ std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
   return head.worker.empty() ? head.authority : head.worker;
 }
 
-const std::shared_ptr<const TargetPolicy>& ClientConnection::policy() {
+const std::shared_ptr<const ClientPolicies::Policy>& ClientConnection::policy() {
   if (policies_ != proxy_.policies()) {
     policies_ = proxy_.policies();
     const auto has_one_of = [this](const auto& names) { return socket_->PeerHasOneOf(names); };

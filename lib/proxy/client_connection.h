@@ -81,8 +81,8 @@ class ClientConnection final : public IdleHook,
   const std::string& connect_target() const { return connect_target_; }  // named by CONNECT; empty: none
   // Reports an event of this client for the log of the proxy.
   void Report(ProxyEvent::Kind kind, std::string target, absl::string_view why, absl::string_view carries = "");
-  // The workers that the client may call, by the current options.
-  const std::shared_ptr<const TargetPolicy>& policy();
+  // What applies to the client by the current options.
+  const std::shared_ptr<const ClientPolicies::Policy>& policy();
   StreamSocket& socket() { return *socket_; }
   void Write(std::string bytes);
   // Counts the bytes that the client has not read. Returns since when it reads none of them.
@@ -134,7 +134,7 @@ class ClientConnection final : public IdleHook,
   bool ended_ = false;                              // the client sends no more
   bool resets_ = false;                             // kDraining: at its end
   std::shared_ptr<const ClientPolicies> policies_;  // contains policy_
-  std::shared_ptr<const TargetPolicy> policy_;
+  std::shared_ptr<const ClientPolicies::Policy> policy_;
   ClientOpening opening_;  // reads the connection, and then its tunnel
   TimerQueue::Id opening_timer_;
   std::string connect_target_;

@@ -44,7 +44,7 @@ absl::StatusOr<ClientPolicies> ClientPolicies::Create(absl::Span<const std::stri
   ClientPolicies policies;
   absl::StatusOr<TargetPolicy> others = TargetPolicy::Create(workers);
   if (!others.ok()) return others.status();
-  policies.others_ = *std::move(others);
+  policies.others_.workers = *std::move(others);
   std::set<std::string> seen;
   for (size_t i = 0; i < groups.size(); ++i) {
     const std::string field = absl::StrCat("clients[", i, "]");
@@ -52,7 +52,7 @@ absl::StatusOr<ClientPolicies> ClientPolicies::Create(absl::Span<const std::stri
     absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(groups[i].workers);
     // The message begins with the field, "workers: ...".
     if (!policy.ok()) return absl::InvalidArgumentError(absl::StrCat(field, ".", policy.status().message()));
-    policies.groups_.push_back({groups[i], *std::move(policy)});
+    policies.groups_.push_back({groups[i], {*std::move(policy), groups[i].traffic_class}});
   }
   if (with_header.empty()) return policies;
   absl::StatusOr<TargetPolicy> expects = TargetPolicy::Create(with_header);
@@ -70,13 +70,13 @@ bool ClientPolicies::ExpectsHeader(absl::string_view target, absl::string_view a
 }
 
 void ClientPolicies::SetOwnAddresses(absl::Span<const std::string> addresses) {
-  others_.SetOwnAddresses(addresses);
-  for (GroupPolicy& group : groups_) group.policy.SetOwnAddresses(addresses);
+  others_.workers.SetOwnAddresses(addresses);
+  for (GroupPolicy& group : groups_) group.policy.workers.SetOwnAddresses(addresses);
 }
 
-const TargetPolicy& ClientPolicies::Find(std::optional<uint32_t> user, HasOneOf has_one_of) const {
+const ClientPolicies::Policy& ClientPolicies::Find(std::optional<uint32_t> user, HasOneOf has_one_of) const {
   for (const GroupPolicy& found : groups_) {
-    const auto& [users, names, workers] = found.group;
+    const auto& [users, names, workers, traffic_class] = found.group;
     if (user.has_value() && std::find(users.begin(), users.end(), *user) != users.end()) return found.policy;
     if (!names.empty() && has_one_of(names)) return found.policy;
   }

@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// Decides for each client which workers it may call. A proxy has one, which Reconfigure replaces. Immutable once it is
-// in use.
+// Decides for each client which workers it may call, and in which class of traffic. A proxy has one, which Reconfigure
+// replaces. Immutable once it is in use.
 class ClientPolicies {
  public:
   // Clients that may call these workers instead of the workers of all other clients.
@@ -22,8 +22,15 @@ class ClientPolicies {
     std::vector<uint32_t> users;       // on Unix sockets
     std::vector<std::string> names;    // of certificates, as ListenerTls::client_names
     std::vector<std::string> workers;  // patterns: see TargetPolicy
+    std::string traffic_class;         // of all that these clients send; empty: a call names its class
 
     friend bool operator==(const Group&, const Group&) = default;
+  };
+
+  // What applies to one client.
+  struct Policy {
+    TargetPolicy workers;
+    std::string traffic_class;  // as Group::traffic_class
   };
 
   // `workers` applies to clients that are in no group; empty means "private". Returns InvalidArgument that names the
@@ -42,16 +49,16 @@ class ClientPolicies {
   // Whether the client's certificate has one of these names.
   using HasOneOf = absl::FunctionRef<bool(absl::Span<const std::string> names)>;
   // Returns the policy of the first group that contains the client, or the policy of all other clients.
-  const TargetPolicy& Find(std::optional<uint32_t> user, HasOneOf has_one_of) const;
+  const Policy& Find(std::optional<uint32_t> user, HasOneOf has_one_of) const;
 
  private:
   struct GroupPolicy {
     Group group;
-    TargetPolicy policy;
+    Policy policy;
   };
 
   std::vector<GroupPolicy> groups_;
-  TargetPolicy others_;
+  Policy others_;
   std::optional<TargetPolicy> with_header_;
 };
 

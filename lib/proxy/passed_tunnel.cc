@@ -47,7 +47,7 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
   if (tunnel_ == nullptr) {
     tunnel_ = std::make_unique<Tunnel>(proxy_.link(), ReceiveBufferBytes(proxy_, kind_), std::move(owner));
     tunnel_->LookUp(connection_.connect_target(), [this](const WorkerAddress& address) {
-      const TargetPolicy& policy = *connection_.policy();
+      const TargetPolicy& policy = connection_.policy()->workers;
       return kind_ == Kind::kOther ? policy.CheckPassed(address.text)
                                    : policy.CheckAddress(connection_.connect_target(), address.text).status();
     });
@@ -70,8 +70,9 @@ void PassedTunnel::Schedule() {
     Pass({});
     SetReading();
   };
-  const auto traffic_class =
-      TrafficClassIndex(proxy_.link().schedule().options().classes, proxy_.options().worker_tunnel_class);
+  const std::string& own = connection_.policy()->traffic_class;
+  const auto traffic_class = TrafficClassIndex(proxy_.link().schedule().options().classes,
+                                               own.empty() ? proxy_.options().worker_tunnel_class : own);
   turns_ = std::make_unique<ScheduledTunnel>(
       proxy_.link(), *traffic_class,
       ScheduledTunnel::Owner{.on_turn = on_turn,

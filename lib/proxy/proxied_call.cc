@@ -154,7 +154,12 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
 }
 
 absl::Status ProxiedCall::ReadClass(const std::string& name) {
-  const auto found = TrafficClassIndex(proxy_.link().schedule().options().classes, name);
+  const std::string& own = client_->connection().policy()->traffic_class;
+  if (!own.empty() && !name.empty() && name != own) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(kClassField, " \"", name, "\": calls of this client are in class \"", own, "\""));
+  }
+  const auto found = TrafficClassIndex(proxy_.link().schedule().options().classes, own.empty() ? name : own);
   if (!found.ok()) return absl::InvalidArgumentError(absl::StrCat(kClassField, " ", found.status().message()));
   traffic_class_ = *found;
   return absl::OkStatus();
@@ -171,7 +176,7 @@ void ProxiedCall::Route() {
   // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection.
   authority_ = !connection.connect_target().empty() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
   absl::StatusOr<std::shared_ptr<Target>> target =
-      proxy_.targets().Find(connection.policy(), name, proxy_.options().max_targets);
+      proxy_.targets().Find({connection.policy(), &connection.policy()->workers}, name, proxy_.options().max_targets);
   if (!target.ok()) {
     connection.Report(ProxyEvent::Kind::kRefused, name, target.status().message());
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(target.status(), actions); });

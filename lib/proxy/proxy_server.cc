@@ -157,6 +157,12 @@ absl::Status ProxyServer::Validate(const Options& options, const ScheduleOptions
   if (const auto known = TrafficClassIndex(schedule.classes, options.proxy.worker_tunnel_class); !known.ok()) {
     status.Update(absl::InvalidArgumentError(absl::StrCat("tunnels.traffic_class: ", known.status().message())));
   }
+  for (size_t i = 0; i < options.clients.size(); ++i) {
+    const auto known = TrafficClassIndex(schedule.classes, options.clients[i].traffic_class);
+    if (known.ok()) continue;
+    status.Update(
+        absl::InvalidArgumentError(absl::StrCat("clients[", i, "].traffic_class: ", known.status().message())));
+  }
   return status;
 }
 

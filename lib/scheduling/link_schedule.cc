@@ -75,7 +75,7 @@ absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const Cal
                                              std::vector<Action>& actions, std::vector<CallId>* ids,
                                              size_t traffic_class) {
   assert(traffic_class < options_.class_count());
-  if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
+  if (absl::Status status = CheckSubmit(now, calls, deadline, traffic_class); !status.ok()) return status;
   Enter(now, actions);
   QueuedBlock& block = blocks_.Add(now_, deadline, traffic_class);
   const BlockId id = block.id;
@@ -111,7 +111,8 @@ Call* LinkSchedule::FindOut(CallId id) {
   return call != nullptr && call->out() ? call : nullptr;
 }
 
-absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline) const {
+absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
+                                       size_t traffic_class) const {
   const auto count = static_cast<int64_t>(calls.size());
   if (count == 0) return absl::InvalidArgumentError("calls: the block is empty");
   if (count > options_.queue_limit) {
@@ -129,6 +130,14 @@ absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallReque
     return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count,
                                                      " calls: ", blocks_.waiting_calls(), " wait, queue_limit is ",
                                                      options_.queue_limit));
+  }
+  if (options_.classes.empty()) return absl::OkStatus();
+  const TrafficClass& of = options_.classes[traffic_class];
+  const int64_t waiting = blocks_.waiting_calls(traffic_class);
+  if (count > of.queue_limit - waiting) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue of class \"", of.name, "\" has no room for ", count,
+                                                     " calls: ", waiting, " wait, its queue_limit is ",
+                                                     of.queue_limit));
   }
   return absl::OkStatus();
 }

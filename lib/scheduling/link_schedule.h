@@ -161,7 +161,8 @@ class LinkSchedule {
  private:
   using Phase = Call::Phase;
 
-  absl::Status CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline) const;
+  absl::Status CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
+                           size_t traffic_class) const;
   void Enter(TimePoint now, std::vector<Action>& actions);
   void Expire(std::vector<Action>& actions);
   void Admit(std::vector<Action>& actions);

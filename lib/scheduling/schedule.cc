@@ -59,6 +59,9 @@ absl::Status CheckClasses(const ScheduleOptions& options) {
       return absl::InvalidArgumentError(absl::StrCat(field, "weight: ", traffic_class.weight, " is outside of ",
                                                      TrafficClass::kMinWeight, " to ", TrafficClass::kMaxWeight));
     }
+    if (traffic_class.queue_limit < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(field, "queue_limit: ", traffic_class.queue_limit, " is below 1"));
+    }
   }
   return absl::OkStatus();
 }

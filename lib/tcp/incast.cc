@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// Stalls that begin within this time belong to one burst. Those of a full buffer began within 30 ms; within 100 ms, half
-// of the least retransmission timeout, too many coincide by chance.
+// Stalls that begin within this time belong to one burst. Those of a full buffer began within 30 ms. Within 100 ms,
+// half of the least retransmission timeout, too many coincide by chance.
 constexpr absl::Duration kTogether = absl::Milliseconds(50);
 constexpr size_t kLeastMoments = 3;
 constexpr double kLeastTogether = 2;     // connections

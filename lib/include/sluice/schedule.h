@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,6 +40,8 @@ struct TrafficClass {
 
   std::string name;   // 1 to kMaxNameBytes of a-z, A-Z, 0-9, "_", "-" and "."; different from other classes
   double weight = 1;  // kMinWeight to kMaxWeight
+  // Maximum number of its calls that wait, at least 1. ScheduleOptions::queue_limit bounds the calls of all classes.
+  int64_t queue_limit = std::numeric_limits<int64_t>::max();
 };
 
 // Returns the index of the class with this name; an empty name is the first class. Returns InvalidArgument that names

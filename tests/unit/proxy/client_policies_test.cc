@@ -29,9 +29,10 @@ ClientPolicies Policies() {
 
 // Returns the one target of the three that such a client may call.
 std::string Allowed(const ClientPolicies& policies, std::optional<uint32_t> user, const std::string& name) {
-  const TargetPolicy& found = policies.Find(user, [&](absl::Span<const std::string> names) {
+  const auto has_one_of = [&](absl::Span<const std::string> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
-  });
+  };
+  const TargetPolicy& found = policies.Find(user, has_one_of).workers;
   std::string allowed;
   for (const char* target : {kFirst, kSecond, kOther}) {
     if (found.CheckTarget(target).ok()) allowed += target;

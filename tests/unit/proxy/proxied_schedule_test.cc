@@ -1,7 +1,10 @@
 // How the schedule of the link treats calls of a proxy.
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include <unistd.h>
 
 #include "tests/unit/link/held_budget.h"
 #include "tests/unit/proxy/proxy_fixture.h"
@@ -286,6 +289,30 @@ TEST_F(ProxiedClassesTest, ACallIsInTheClassThatItNames) {
   client->Open(Head(worker.address()), FrameMessage("?"));
   EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls == 5; }));
   EXPECT_EQ(WaitingIn(0), 3) << "a call that names no class is in the first";
+  EXPECT_EQ(WaitingIn(1), 2);
+}
+
+TEST_F(ProxiedClassesTest, TheIdentityOfAClientDecidesAboutItsClass) {
+  TestHttp2Server worker(Says("!"));
+  const std::string own = absl::StrCat("unix-abstract:sluice-proxy-test-", getpid(), "-classes");
+  options_.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = own, .route = ""}};
+  options_.clients = {{.users = {geteuid()}, .names = {}, .workers = {worker.address()}, .traffic_class = "scan"}};
+  StartProxy(WithClasses());
+  ExpectServes(worker.address());
+  link_->Await([](LinkLoop& loop) {
+    EXPECT_TRUE(loop.SetLease({.bytes = 0, .link_bytes = kBudget, .plan_bytes = kBudget}).ok());
+  });
+  const auto other = NewClient();  // the proxy cannot identify this client
+  const auto client = std::make_unique<Http2Peer>(ConnectTo(own));
+  other->Open(Head(worker.address()), FrameMessage("?"));
+  client->Open(Head(worker.address()), FrameMessage("?"));
+  client->Open(Head(worker.address(), {{"sluice-class", "scan"}}), FrameMessage("?"));
+  const auto& refused = client->Open(Head(worker.address(), {{"sluice-class", "queries"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get(), other.get()}, [&] { return refused.closed.has_value(); }));
+  EXPECT_EQ(refused.status(), "7");
+  EXPECT_EQ(refused.Field("grpc-message"), "sluice-class \"queries\": calls of this client are in class \"scan\"");
+  EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls == 3; }));
+  EXPECT_EQ(WaitingIn(0), 1);
   EXPECT_EQ(WaitingIn(1), 2);
 }
 

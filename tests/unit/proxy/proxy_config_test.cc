@@ -63,7 +63,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
                 "traffic_class": "queries", "half_closed_timeout": "20s", "idle_timeout": "1h",
                 "proxy_protocol": ["*.svc:6379"]},
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
-    "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
+    "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"], "traffic_class": "queries"}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
     "reload_interval": "0", "schedule": {"policy": "rolling", "classes": [{"name": "queries", "weight": 3}]}})");
   ASSERT_TRUE(options.ok()) << options.status();
@@ -97,8 +97,10 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(8));
   EXPECT_EQ(server.socket_mode, 0600U);
   EXPECT_THAT(server.client_users, ElementsAre(9, 10));
-  EXPECT_THAT(server.clients, ElementsAre(ClientPolicies::Group{.users = {9}, .names = {"n"}, .workers = {"a:1"}},
-                                          ClientPolicies::Group{.users = {10}, .names = {}, .workers = {"b:1"}}));
+  EXPECT_THAT(
+      server.clients,
+      ElementsAre(ClientPolicies::Group{.users = {9}, .names = {"n"}, .workers = {"a:1"}, .traffic_class = "queries"},
+                  ClientPolicies::Group{.users = {10}, .names = {}, .workers = {"b:1"}}));
   EXPECT_EQ(options->drain_timeout, absl::Seconds(11));
   EXPECT_EQ(options->drain_delay, absl::Seconds(12));
   EXPECT_EQ(options->reload_interval, absl::ZeroDuration());

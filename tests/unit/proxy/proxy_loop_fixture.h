@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,7 @@ class ProxyLoopTest : public ProxyTest {
                                            nullptr, options, proxy_metrics_);
       auto listener = AsioListener::Listen(
           executor_, "127.0.0.1:0", {.half_open = true}, [this](const AcceptedConnection& connection) {
-            proxy_->Accept({.route = "", .local = true, .peer = connection.peer}, connection.start);
+            proxy_->Accept({.route = "", .local = true, .peer = connection.peer, .user = user_}, connection.start);
           });
       ASSERT_TRUE(listener.ok()) << listener.status();
       listener_ = *std::move(listener);
@@ -66,6 +68,7 @@ class ProxyLoopTest : public ProxyTest {
     return call.status() == "0" ? "OK" : absl::StrCat(call.status(), " ", call.Field("grpc-message"));
   }
 
+  std::optional<uint32_t> user_;  // of the clients
   prometheus::Registry registry_;
   LinkMetrics metrics_{registry_};
   ProxyMetrics proxy_metrics_{registry_};

@@ -58,6 +58,8 @@ TEST_F(ProxyServerTest, OptionsThatAreOutOfBoundsAreNamed) {
        "tunnels.receive_window is 2147483648"},
       {[](Options& o) { o.proxy.worker_tunnel_class = "scan"; },
        "tunnels.traffic_class: \"scan\" is not a class of the link, which has no classes"},
+      {[](Options& o) { o.clients = {{.users = {7}, .names = {}, .workers = {"private"}, .traffic_class = "scan"}}; },
+       "clients[0].traffic_class: \"scan\" is not a class of the link, which has no classes"},
       {[](Options& o) { o.proxy.opening_timeout = {}; }, "limits.opening_timeout must be above 0"},
       {[](Options& o) { o.proxy.client_stall_timeout = {}; }, "limits.client_stall_timeout must be above 0"},
   };

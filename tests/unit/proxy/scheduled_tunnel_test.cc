@@ -135,6 +135,23 @@ TEST_F(ScheduledTunnelClassTest, TurnsAreInTheClassOfTunnels) {
   });
 }
 
+TEST_F(ScheduledTunnelClassTest, TurnsOfAClientWithAClassAreInThat) {
+  user_ = 7;
+  executor_.Await([&] {
+    const std::vector<ClientPolicies::Group> groups = {
+        {.users = {*user_}, .names = {}, .workers = {"127.0.0.0/8"}, .traffic_class = "queries"}};
+    proxy_->Reconfigure(*ClientPolicies::Create({}, groups), {.worker_tunnel_class = "scan"});
+  });
+  Pair& pair = Add("a");
+  pair.client().Send("?");
+  pair.Answer(std::string(1000, 'x'));
+  EXPECT_EQ(pair.client().ReceiveUntil(std::string(1000, 'x')).size(), 1000U);
+  executor_.Await([&] {
+    EXPECT_GE(loop_->schedule().ClassState(0).received_bytes, 1000);
+    EXPECT_EQ(loop_->schedule().ClassState(1).received_bytes, 0);
+  });
+}
+
 TEST_F(ScheduledTunnelTest, AResponseThatHasEndedLetsTheNextRequestPass) {
   for (const char* name : {"a", "b", "c"}) Add(name).client().Send("?");
   EXPECT_TRUE(AwaitTurns(3));

@@ -177,6 +177,22 @@ TEST(SubmitTest, FullQueueRefusesAtOnceAndTakesCallsAgainLater) {
   EXPECT_THAT(link.Submit(At(1ms), {1, 1}), IsEmpty());
 }
 
+TEST(SubmitTest, AFullClassLeavesTheQueueToOthers) {
+  ScheduleOptions options = Rolling();
+  options.classes = {{.name = "queries"}, {.name = "scan", .queue_limit = 2}};
+  ScheduleDriver link(options);
+  EXPECT_THAT(link.Submit(At(0ms), {10'000}), ElementsAre("send 0"));
+  std::vector<Action> actions;
+  const std::vector<CallRequest> two(2);
+  const auto submit = [&](size_t traffic_class) {
+    return link.schedule().Submit(At(0ms), two, TimePoint::max(), actions, nullptr, traffic_class).status();
+  };
+  EXPECT_EQ(submit(1), absl::OkStatus());
+  EXPECT_EQ(submit(1), absl::ResourceExhaustedError(
+                           "the queue of class \"scan\" has no room for 2 calls: 2 wait, its queue_limit is 2"));
+  EXPECT_EQ(submit(0), absl::OkStatus());
+}
+
 TEST(SubmitTest, DeadlineMustBeAhead) {
   ScheduleDriver link(Rolling());
   EXPECT_EQ(SubmitStatus(link, At(5ms), {{}}, At(5ms)).code(), absl::StatusCode::kDeadlineExceeded);

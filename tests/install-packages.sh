@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks. Does nothing if all are installed.
-#   tests/install-packages.sh [build] [network] [monitoring] [browser] [languages] [search] [simulation] [checks] [stock]
+#   tests/install-packages.sh [build] [network] [monitoring] [browser] [languages] [search] [simulation] [checks] [stock] [package]
 # Without arguments: build network.
 set -eu
 
@@ -36,6 +36,8 @@ stock=""
 if [ ! -d /run/systemd/system ]; then
   stock="nginx-light curl redis-server memcached proxychains4 python3-redis python3-hiredis python3-pylibmc"
 fi
+# Packages to make Debian packages and to check them: deploy/packages/check.
+package="help2man lintian debootstrap"
 # Packages for .ci/run.
 checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 universal-ctags git"
 
@@ -51,8 +53,9 @@ for group in "$@"; do
     search) wanted="$wanted $search" ;;
     simulation) wanted="$wanted $simulation" ;;
     checks) wanted="$wanted $checks" ;;
+    package) wanted="$wanted $package" ;;
     stock) wanted="$wanted $stock" ;;
-    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, languages, search, simulation, checks and stock" >&2; exit 2 ;;
+    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, languages, search, simulation, checks, stock and package" >&2; exit 2 ;;
   esac
 done
 

@@ -114,7 +114,9 @@ std::string UnexpectedArguments(const CLI::App& app) {
 
 int ParseAndRun(int argc, const char* const* argv, const Program& program) {
   CLI::App app(program.description, program.name);
-  app.set_version_flag("--version", program.name + " " + std::string(BuildVersion()));
+  std::string version = program.name + " " + std::string(BuildVersion());
+  if (!BuildCommit().empty()) version += " (" + std::string(BuildCommit()) + ")";
+  app.set_version_flag("--version", version);
   bool check_only = false;
   bool reference_only = false;
   if (program.config != nullptr) {

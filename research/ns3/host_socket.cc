@@ -133,16 +133,13 @@ int32_t HostSocket::UnreadBytes() const {
   return static_cast<int32_t>(m_tcb->m_rxBuffer->Available());
 }
 
-int32_t HostSocket::AdvertisedBytes() const {
-  return std::max(window_edge_ - m_tcb->m_rxBuffer->NextRxSequence(), 0);
-}
-
 // The attribute RcvBufSize of ns-3 bounds the window, too, but takes the edge back if it shrinks.
 uint16_t HostSocket::AdvertisedWindowSize(bool scale) const {
   if (window_bytes_ == 0) return TcpSocketBase::AdvertisedWindowSize(scale);
   const ns3::SequenceNumber32 first_unread = m_tcb->m_rxBuffer->NextRxSequence() - UnreadBytes();
   window_edge_ = std::max(window_edge_, first_unread + window_bytes_);
-  return static_cast<uint16_t>(AdvertisedBytes());
+  advertised_bytes_ = static_cast<uint16_t>(std::max(window_edge_ - m_tcb->m_rxBuffer->NextRxSequence(), 0));
+  return advertised_bytes_;
 }
 
 // ns-3 does not advertise the room that a read makes until it acknowledges further packets, so a window of a few
@@ -151,9 +148,9 @@ ns3::Ptr<ns3::Packet> HostSocket::Recv(uint32_t most_bytes, uint32_t flags) {
   ns3::Ptr<ns3::Packet> packet = TcpSocketBase::Recv(most_bytes, flags);
   if (window_bytes_ == 0 || packet == nullptr) return packet;
   const int32_t room_bytes = window_bytes_ - UnreadBytes();
-  const int32_t advertised_bytes = AdvertisedBytes();
-  const bool narrow = 2 * advertised_bytes <= window_bytes_;
-  if (narrow && room_bytes > 0 && room_bytes >= 2 * advertised_bytes) SendEmptyPacket(ns3::TcpHeader::ACK);
+  const int32_t left_bytes = window_edge_ - m_tcb->m_rxBuffer->NextRxSequence();
+  const bool narrow = 2 * left_bytes <= window_bytes_;
+  if (narrow && room_bytes > 0 && room_bytes >= 2 * left_bytes) SendEmptyPacket(ns3::TcpHeader::ACK);
   return packet;
 }
 
@@ -170,7 +167,7 @@ TcpInfo HostSocket::Info() const {
   info.since_data_received = to_duration(ns3::Simulator::Now() - last_received_);
   info.packet_payload_bytes = GetSegSize();
   if (window_bytes_ > 0) {
-    info.receive_window_bytes = AdvertisedBytes();
+    info.receive_window_bytes = advertised_bytes_;
     info.recent_packet_bytes = GetSegSize();
   }
   return info;

@@ -71,7 +71,6 @@ class HostSocket final : public ns3::TcpSocketBase {
   uint16_t AdvertisedWindowSize(bool scale) const override;
 
   int32_t UnreadBytes() const;
-  int32_t AdvertisedBytes() const;  // that the peer may still send
 
   // Replaces the random part of the timeout.
   void DrawTimeout();
@@ -86,6 +85,7 @@ class HostSocket final : public ns3::TcpSocketBase {
   uint32_t out_of_order_packets_ = 0;
   int32_t window_bytes_ = 0;                      // 0: as ns-3 has it
   mutable ns3::SequenceNumber32 window_edge_{0};  // the peer may send up to here; it never moves back
+  mutable uint16_t advertised_bytes_ = 0;         // by the last packet that was sent
 };
 
 }  // namespace sluice::testing

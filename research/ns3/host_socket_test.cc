@@ -15,6 +15,7 @@ namespace sluice::testing {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::Le;
 
 constexpr uint16_t kPort = 7;
@@ -119,6 +120,8 @@ TEST_F(HostSocketWindowTest, IsNotTakenBack) {
   client_->SetReceiveWindow(kPacketBytes);
   RunFor(ns3::MilliSeconds(1000));
   EXPECT_EQ(received_bytes(), 4 * kPacketBytes);
+  // Before each packet came. The first and each second one are acknowledged at once.
+  EXPECT_THAT(windows_, ElementsAre(4 * kPacketBytes, 3 * kPacketBytes, 3 * kPacketBytes, kPacketBytes));
   reads_ = true;
   windows_.clear();
   Read();

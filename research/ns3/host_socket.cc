@@ -86,7 +86,21 @@ ns3::Ptr<HostSocket> HostSocket::Create(const ns3::Ptr<ns3::Node>& host, const T
   socket->SetCongestionControlAlgorithm(congestion.Create<ns3::TcpCongestionOps>());
   socket->SetRecoveryAlgorithm(ns3::CreateObject<ns3::TcpPrrRecovery>());
   tcp->AddSocket(socket);
+  socket->MendFullWindow();
   return socket;
+}
+
+ns3::Ptr<ns3::TcpSocketBase> HostSocket::Fork() {
+  const auto fork = ns3::CopyObject<HostSocket>(this);
+  fork->MendFullWindow();
+  return fork;
+}
+
+// If a packet is lost while the peer's window is full, TcpTxBuffer of ns-3 3.37 offers a next segment of 0 bytes, and
+// the socket crashes when it sends it.
+void HostSocket::MendFullWindow() {
+  m_txBuffer->SetRWndCallback(
+      ns3::Callback<uint32_t>([this] { return UnAckDataCount() < m_rWnd.Get() ? m_rWnd.Get() : 0; }));
 }
 
 // TcpSocketBase calculates m_rto here, or leaves it as it is.

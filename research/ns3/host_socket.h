@@ -63,7 +63,7 @@ class HostSocket final : public ns3::TcpSocketBase {
   HostSocket(const HostSocket&) = default;
 
  private:
-  ns3::Ptr<ns3::TcpSocketBase> Fork() override { return ns3::CopyObject<HostSocket>(this); }
+  ns3::Ptr<ns3::TcpSocketBase> Fork() override;
   void EstimateRtt(const ns3::TcpHeader& header) override;
   void ReTxTimeout() override;
   void ReceivedData(ns3::Ptr<ns3::Packet> packet, const ns3::TcpHeader& header) override;
@@ -72,6 +72,7 @@ class HostSocket final : public ns3::TcpSocketBase {
 
   int32_t UnreadBytes() const;
 
+  void MendFullWindow();
   // Replaces the random part of the timeout.
   void DrawTimeout();
 

@@ -24,7 +24,8 @@ constexpr uint32_t kWindowBytes = 2 * kPacketBytes;
 
 using Event = ns3::Callback<void, ns3::Ptr<ns3::Socket>>;
 
-// A worker that sends 100 packets as soon as a client connects with a bounded window, over a link of 100 Mbit/s.
+// A worker that sends 100 packets as soon as a client connects with a bounded window, over a link of 100 Mbit/s. The
+// port has room for five packets, and the worker's link is ten times as fast.
 class HostSocketWindowTest : public ::testing::Test {
  protected:
   HostSocketWindowTest() : network_(MakeNetwork()) {
@@ -70,6 +71,9 @@ class HostSocketWindowTest : public ::testing::Test {
   static std::unique_ptr<Network> MakeNetwork() {
     Network::Options options;
     options.bits_per_second = 100e6;
+    options.access_bits_per_second = 1e9;
+    options.buffer_bytes = 0;
+    options.buffer_packets = 4;
     return *Network::Create(options);
   }
 
@@ -141,6 +145,14 @@ TEST_F(HostSocketWindowTest, GrowsWithTheNextRead) {
   Read();
   RunFor(ns3::MilliSeconds(1000));
   EXPECT_EQ(received_bytes(), kWindowBytes + 4 * kPacketBytes);
+}
+
+TEST_F(HostSocketWindowTest, RecoversFromLossesWhileItIsFull) {
+  client_->SetReceiveWindow(8 * kPacketBytes);
+  Connect();
+  RunFor(ns3::Seconds(5));
+  EXPECT_GT(network_->bottleneck(0).counts().dropped_packets, 0);
+  EXPECT_EQ(received_bytes(), 100 * kPacketBytes);
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ Aggregator::Aggregator(const IncastOptions& options, Network& network, size_t in
 
 void Aggregator::Connect(std::function<void(size_t unconnected)> on_done) {
   executor_.Post([this, on_done = std::move(on_done)] {
+    if (options_.tunnels) return tunnels_.Connect(*addresses_, [on_done] { on_done(0); });
     fan_out_.SetWorkers(addresses_);
     workers_ = fan_out_.SetOf(addresses_);
     fan_out_.Connect(kConnectTime, [on_done](const std::vector<size_t>& unconnected) { on_done(unconnected.size()); });
@@ -146,6 +147,7 @@ void Aggregator::Stop() {
 
 void Aggregator::Close(std::function<void()> on_closed) {
   executor_.Post([this, on_closed = std::move(on_closed)] {
+    tunnels_.Stop();
     fan_out_.Close(absl::CancelledError("the simulation is over"), on_closed);
   });
 }
@@ -165,6 +167,13 @@ FanOutTime Aggregator::TimeOf(const Query& query) const {
 
 bool Aggregator::Counts(size_t number) const {
   return number >= options_.warm_up && number < options_.warm_up + options_.fan_outs;
+}
+
+int64_t Aggregator::surprises() const {
+  for (const prometheus::MetricFamily& family : registry_->Collect()) {
+    if (family.name == "sluice_tunnel_surprises_total") return std::llround(family.metric.front().counter.value);
+  }
+  return 0;
 }
 
 std::vector<std::string> Aggregator::TakeBreaches() {
@@ -211,10 +220,16 @@ void Aggregator::StartQuery() {
   query->number = started_queries_++;
   query->arrived = Ns3Now();
   open_.insert(query);
+  const std::vector<size_t> workers = DrawWorkers();
   std::vector<FanOutRun::Ask> asks;
-  for (const size_t worker : DrawWorkers()) {
+  if (options_.tunnels) query->open_parts = workers.size();
+  for (const size_t worker : workers) {
     const auto bytes = static_cast<size_t>(std::max(1.0, options_.sizes->Draw(load_dice_)));
     query->bytes += static_cast<int64_t>(bytes);
+    if (options_.tunnels) {
+      AskTunnel(query, worker, bytes);
+      continue;
+    }
     FanOutRun::Ask ask{.request = std::make_shared<const std::string>(FrameMessage(RequestFor({0, bytes, 1}))),
                        .workers = {worker},
                        .primary = worker};
@@ -223,13 +238,23 @@ void Aggregator::StartQuery() {
     }
     asks.push_back(std::move(ask));
   }
+  if (options_.tunnels) return;
   if (options_.static_cap == 0) {
-    query->open_runs = 1;
+    query->open_parts = 1;
     return StartRun(query, std::move(asks));
   }
-  query->open_runs = asks.size();
+  query->open_parts = asks.size();
   for (FanOutRun::Ask& ask : asks) waiting_.emplace_back(query, std::move(ask));
   FillCap();
+}
+
+void Aggregator::AskTunnel(const std::shared_ptr<Query>& query, size_t worker, size_t bytes) {
+  executor_.Post([this, query, worker, bytes] {
+    tunnels_.Ask(worker, bytes, [this, query, bytes] {
+      received_bytes_ += static_cast<int64_t>(bytes);
+      EndPart(query);
+    });
+  });
 }
 
 void Aggregator::FillCap() {
@@ -260,7 +285,11 @@ void Aggregator::OnRunEnd(const std::shared_ptr<Query>& query, const FanOutRun& 
     // Post it, so that it does not run within the events of the run.
     executor_.Post([this] { FillCap(); });
   }
-  if (--query->open_runs > 0) return;
+  EndPart(query);
+}
+
+void Aggregator::EndPart(const std::shared_ptr<Query>& query) {
+  if (--query->open_parts > 0) return;
   open_.erase(query);
   if (over_) return;
   if (options_.load == 0) {

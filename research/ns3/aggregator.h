@@ -17,6 +17,7 @@
 #include "lib/link/link_monitor.h"
 #include "ns3/inet-socket-address.h"
 #include "prometheus/registry.h"
+#include "research/ns3/byte_tunnels.h"
 #include "research/ns3/incast.h"
 #include "research/ns3/network.h"
 #include "research/ns3/ns3_executor.h"
@@ -65,6 +66,8 @@ class Aggregator {
   bool Counts(size_t number) const;
   const LinkSchedule& schedule() const { return loop_.schedule(); }
   int64_t received_bytes() const { return received_bytes_; }
+  // How often a tunnel received bytes for which it had no turn.
+  int64_t surprises() const;
   size_t failed_calls() const { return failed_calls_; }
   int64_t turns() const { return executor_.turns() - turns_before_; }
   std::chrono::nanoseconds busy_time() const { return executor_.busy_time() - busy_before_; }
@@ -76,7 +79,7 @@ class Aggregator {
     size_t number = 0;
     int64_t bytes = 0;
     TimePoint arrived;
-    size_t open_runs = 0;
+    size_t open_parts = 0;  // fan-outs of Sluice, or responses of tunnels
   };
   class Sink;
 
@@ -86,9 +89,11 @@ class Aggregator {
   bool pauses() const { return index_ > 0 && options_.neighbour_pause.count() > 0; }  // between two fan-outs
   void StartQueryLater();
   std::vector<size_t> DrawWorkers();
+  void AskTunnel(const std::shared_ptr<Query>& query, size_t worker, size_t bytes);
   void FillCap();
   void StartRun(const std::shared_ptr<Query>& query, std::vector<FanOutRun::Ask> asks);
   void OnRunEnd(const std::shared_ptr<Query>& query, const FanOutRun& run);
+  void EndPart(const std::shared_ptr<Query>& query);
 
   const IncastOptions& options_;
   const size_t index_;
@@ -106,6 +111,7 @@ class Aggregator {
   LinkMonitor monitor_;
   FanOutState::Addresses addresses_;
   std::shared_ptr<const WorkerSet> workers_;
+  ByteTunnels tunnels_{loop_};  // instead of fan_out_, with IncastOptions::tunnels
 
   bool over_ = false;
   int64_t turns_before_ = 0;

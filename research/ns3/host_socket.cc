@@ -1,5 +1,7 @@
 #include "research/ns3/host_socket.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "ns3/boolean.h"
 #include "ns3/config.h"
@@ -23,6 +25,8 @@ std::string TypeOf(const std::string& variant) {
   if (variant == "Dctcp") return BoundedDctcp::GetTypeId().GetName();
   return absl::StrCat("ns3::Tcp", variant);
 }
+
+constexpr uint32_t kMostUnscaledWindowBytes = 65535;
 
 ns3::TimeValue ToValue(absl::Duration duration) {
   return ns3::TimeValue(ns3::NanoSeconds(absl::ToInt64Nanoseconds(duration)));
@@ -82,7 +86,21 @@ ns3::Ptr<HostSocket> HostSocket::Create(const ns3::Ptr<ns3::Node>& host, const T
   socket->SetCongestionControlAlgorithm(congestion.Create<ns3::TcpCongestionOps>());
   socket->SetRecoveryAlgorithm(ns3::CreateObject<ns3::TcpPrrRecovery>());
   tcp->AddSocket(socket);
+  socket->MendFullWindow();
   return socket;
+}
+
+ns3::Ptr<ns3::TcpSocketBase> HostSocket::Fork() {
+  const auto fork = ns3::CopyObject<HostSocket>(this);
+  fork->MendFullWindow();
+  return fork;
+}
+
+// If a packet is lost while the peer's window is full, TcpTxBuffer of ns-3 3.37 offers a next segment of 0 bytes, and
+// the socket crashes when it sends it.
+void HostSocket::MendFullWindow() {
+  m_txBuffer->SetRWndCallback(
+      ns3::Callback<uint32_t>([this] { return UnAckDataCount() < m_rWnd.Get() ? m_rWnd.Get() : 0; }));
 }
 
 // TcpSocketBase calculates m_rto here, or leaves it as it is.
@@ -120,6 +138,36 @@ uint32_t HostSocket::SendDataPacket(ns3::SequenceNumber32 sequence, uint32_t mos
   return TcpSocketBase::SendDataPacket(sequence, most_bytes, with_ack);
 }
 
+void HostSocket::SetReceiveWindow(uint32_t bytes) {
+  if (window_bytes_ == 0) SetRcvBufSize(kMostUnscaledWindowBytes);
+  window_bytes_ = static_cast<int32_t>(std::min(bytes, kMostUnscaledWindowBytes));
+}
+
+int32_t HostSocket::UnreadBytes() const {
+  return static_cast<int32_t>(m_tcb->m_rxBuffer->Available());
+}
+
+// The attribute RcvBufSize of ns-3 bounds the window, too, but takes the edge back if it shrinks.
+uint16_t HostSocket::AdvertisedWindowSize(bool scale) const {
+  if (window_bytes_ == 0) return TcpSocketBase::AdvertisedWindowSize(scale);
+  const ns3::SequenceNumber32 first_unread = m_tcb->m_rxBuffer->NextRxSequence() - UnreadBytes();
+  window_edge_ = std::max(window_edge_, first_unread + window_bytes_);
+  advertised_bytes_ = static_cast<uint16_t>(std::max(window_edge_ - m_tcb->m_rxBuffer->NextRxSequence(), 0));
+  return advertised_bytes_;
+}
+
+// ns-3 does not advertise the room that a read makes until it acknowledges further packets, so a window of a few
+// packets stops. Linux advertises it if the window then is at least twice as large (tcp_cleanup_rbuf).
+ns3::Ptr<ns3::Packet> HostSocket::Recv(uint32_t most_bytes, uint32_t flags) {
+  ns3::Ptr<ns3::Packet> packet = TcpSocketBase::Recv(most_bytes, flags);
+  if (window_bytes_ == 0 || packet == nullptr) return packet;
+  const int32_t room_bytes = window_bytes_ - UnreadBytes();
+  const int32_t left_bytes = window_edge_ - m_tcb->m_rxBuffer->NextRxSequence();
+  const bool narrow = 2 * left_bytes <= window_bytes_;
+  if (narrow && room_bytes > 0 && room_bytes >= 2 * left_bytes) SendEmptyPacket(ns3::TcpHeader::ACK);
+  return packet;
+}
+
 TcpInfo HostSocket::Info() const {
   const auto to_duration = [](ns3::Time time) { return absl::Nanoseconds(time.GetNanoSeconds()); };
   TcpInfo info;
@@ -132,6 +180,10 @@ TcpInfo HostSocket::Info() const {
   info.received_bytes = received_bytes_;
   info.since_data_received = to_duration(ns3::Simulator::Now() - last_received_);
   info.packet_payload_bytes = GetSegSize();
+  if (window_bytes_ > 0) {
+    info.receive_window_bytes = advertised_bytes_;
+    info.recent_packet_bytes = GetSegSize();
+  }
   return info;
 }
 

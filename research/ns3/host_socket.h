@@ -41,8 +41,8 @@ struct TcpCounts {
 // Sets these options as the defaults of ns-3. Returns InvalidArgument if ns-3 lacks the variant.
 absl::Status SetDefaults(const TcpOptions& options);
 
-// A TCP socket of ns-3 that counts the events that Linux counts. Sockets that a listening socket accepts count, too.
-// One for each connection. Not thread-safe.
+// A TCP socket of ns-3 that counts the events that Linux counts, and whose receive window can be bounded as in Linux.
+// Sockets that a listening socket accepts count, too. One for each connection. Not thread-safe.
 class HostSocket final : public ns3::TcpSocketBase {
  public:
   static ns3::TypeId GetTypeId();
@@ -50,19 +50,29 @@ class HostSocket final : public ns3::TcpSocketBase {
   static ns3::Ptr<HostSocket> Create(const ns3::Ptr<ns3::Node>& host, const TcpOptions& options, Dice& dice,
                                      TcpCounts& counts);
 
+  // Bounds the receive window, as lib/tcp/tcp_connection.h does in Linux. Call it before Connect for the first time, so
+  // that the connection has no window scale. The largest window is therefore 65,535 bytes.
+  void SetReceiveWindow(uint32_t bytes);
   // Returns the parts of Linux's TCP_INFO that Sluice uses.
   TcpInfo Info() const;
+
+  ns3::Ptr<ns3::Packet> Recv(uint32_t most_bytes, uint32_t flags) override;
+  using ns3::Socket::Recv;
 
   HostSocket() = default;
   HostSocket(const HostSocket&) = default;
 
  private:
-  ns3::Ptr<ns3::TcpSocketBase> Fork() override { return ns3::CopyObject<HostSocket>(this); }
+  ns3::Ptr<ns3::TcpSocketBase> Fork() override;
   void EstimateRtt(const ns3::TcpHeader& header) override;
   void ReTxTimeout() override;
   void ReceivedData(ns3::Ptr<ns3::Packet> packet, const ns3::TcpHeader& header) override;
   uint32_t SendDataPacket(ns3::SequenceNumber32 sequence, uint32_t most_bytes, bool with_ack) override;
+  uint16_t AdvertisedWindowSize(bool scale) const override;
 
+  int32_t UnreadBytes() const;
+
+  void MendFullWindow();
   // Replaces the random part of the timeout.
   void DrawTimeout();
 
@@ -74,6 +84,9 @@ class HostSocket final : public ns3::TcpSocketBase {
   ns3::Time last_received_;
   uint64_t received_bytes_ = 0;
   uint32_t out_of_order_packets_ = 0;
+  int32_t window_bytes_ = 0;                      // 0: as ns-3 has it
+  mutable ns3::SequenceNumber32 window_edge_{0};  // the peer may send up to here; it never moves back
+  mutable uint16_t advertised_bytes_ = 0;         // by the last packet that was sent
 };
 
 }  // namespace sluice::testing

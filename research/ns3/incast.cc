@@ -46,6 +46,9 @@ absl::Status Validate(const IncastOptions& options) {
   if (options.static_cap > 0 && options.policy != SchedulePolicy::kUnscheduled) {
     return absl::InvalidArgumentError("static_cap is for the policy unscheduled");
   }
+  if (options.tunnels && (options.static_cap > 0 || options.watch_wire)) {
+    return absl::InvalidArgumentError("static_cap and watch_wire are for calls, not for tunnels");
+  }
   if (options.peers && (options.aggregators != options.workers || options.workers < 2)) {
     return absl::InvalidArgumentError(
         absl::StrCat("peers: aggregators and workers must be equal and at least 2, and are ", options.aggregators,
@@ -71,7 +74,8 @@ class IncastRun final : public Aggregator::Events {
       const auto port = static_cast<uint16_t>(kFirstPort + (options.peers ? 0 : i / hosts));
       const Host& host = options.peers ? network_->aggregator_host(i) : network_->host(i % hosts);
       workers_.push_back(std::make_unique<Ns3Worker>(
-          *network_, host, port, wires_, dice_, Ns3Worker::Options{.think = *options.think, .jitter = options.jitter}));
+          *network_, host, port, wires_, dice_,
+          Ns3Worker::Options{.think = *options.think, .jitter = options.jitter, .speaks_bytes = options.tunnels}));
       targets.push_back({absl::StrCat("worker", i, ":", port), workers_.back()->address()});
     }
     for (size_t i = 0; i < options.aggregators; ++i) {
@@ -166,6 +170,7 @@ class IncastRun final : public Aggregator::Events {
     for (const auto& aggregator : aggregators_) {
       result.failed_calls += aggregator->failed_calls();
       result.budget_changes += aggregator->budget_changes();
+      result.surprises += aggregator->surprises();
       for (const FanOutTime& time : aggregator->Open()) {
         // Fan-outs that the end of a complete run cuts off are not late.
         const bool cut_off = complete && (options_.load == 0 || time.aggregator > 0);

@@ -27,6 +27,8 @@ struct IncastOptions {
   bool shortest_first = true;
   // 0: the budget starts as the buffer and shrinks after losses, as in Sluice. Otherwise a fixed number of bytes.
   int64_t budget_bytes = 0;
+  // Byte tunnels instead of calls, with one request under way to each worker. They have turns with grants and rolling.
+  bool tunnels = false;
   size_t static_cap = 0;  // maximum calls in flight of all fan-outs, in addition to the schedule; 0: no limit
   Ns3Executor::LinkThread link_thread;
   absl::Duration timer_jitter = LinkProfile().timer_jitter;  // the lateness of timers that the schedule allows for
@@ -52,7 +54,8 @@ struct IncastOptions {
 
   std::optional<VictimFlow::Options> victim;
 
-  bool watch_wire = false;  // checks all bytes of the connections against the budget; for rolling and grants
+  // Checks all bytes of the connections against the budget; for rolling and grants, without tunnels.
+  bool watch_wire = false;
   uint64_t seed = 1;
   absl::Duration longest = absl::Seconds(100);            // simulated time
   absl::Duration longest_run = absl::InfiniteDuration();  // of CPU time
@@ -79,6 +82,7 @@ struct IncastResult {
   PortQueue::Counts bottleneck;  // sums over the ports of all aggregators, and their longest queue
   int64_t other_drops = 0;
   int64_t retransmission_timeouts = 0;
+  int64_t surprises = 0;  // of tunnels: pieces that came without a turn, of all aggregators in the whole run
   double link_thread_busy_share = 0;
   int64_t turns = 0;
   int64_t budget_bytes = 0;    // at the end, of the first aggregator

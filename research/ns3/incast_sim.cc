@@ -81,6 +81,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   IncastOptions& options = flags.options;
   auto* schedule = app.add_option_group("Schedule");
   schedule->add_option("--policy", flags.policy, "unscheduled, batches, rolling or grants");
+  schedule->add_flag("--tunnels", options.tunnels,
+                     "Byte tunnels instead of calls, as LinkStream has; they take turns with rolling and grants");
   schedule->add_option("--static_cap", options.static_cap,
                        "With unscheduled: calls in flight at most, of all fan-outs; 0: no cap");
   schedule->add_option("--shortest_first", options.shortest_first, "Serve the shortest fan-out first; 0: the oldest");
@@ -254,6 +256,7 @@ absl::Status RunAndPrint(const Flags& flags) {
   add("drops", result->bottleneck.dropped_packets);
   add("other_drops", result->other_drops);
   add("rtos", result->retransmission_timeouts);
+  add("surprises", result->surprises);
   add("marks", result->bottleneck.marked_packets);
   add("most_queued_bytes", result->bottleneck.most_bytes);
   add("most_queued_packets", result->bottleneck.most_packets);

@@ -204,6 +204,83 @@ TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
   EXPECT_GT(Percentile(Play(options).victim_seconds, 1), 0.1) << "a victim of the collapse waits for timeouts, too";
 }
 
+// 64 workers with 10 KB each, through a port of 100 Mbit/s with 32 KB. Their protocol is unknown to the client.
+IncastOptions Tunnels(SchedulePolicy policy) {
+  IncastOptions options = SmallPort(policy);
+  options.network.bits_per_second = 100e6;
+  options.workers = 64;
+  options.sizes = *Distribution::ParseSizes("fixed:10kb");
+  options.tunnels = true;
+  options.watch_wire = false;
+  return options;
+}
+
+void ExpectNoSurprise(const IncastOptions& options, const IncastResult& result) {
+  ExpectLossless(options, result);
+  EXPECT_EQ(result.surprises, 0);
+}
+
+// `rolling` is told the sizes of the calls. HTTP/2 and gRPC add 1 % to them.
+double GoodputOfRolling(IncastOptions options) {
+  options.tunnels = false;
+  options.policy = SchedulePolicy::kRolling;
+  options.announced_share = 1;
+  return Play(options).goodput_bps;
+}
+
+TEST(IncastTest, TunnelsLoseNothingAndAreAsFastAsCallsOfKnownSizes) {
+  IncastOptions options = Tunnels(SchedulePolicy::kGrants);
+  const IncastResult tunnels = Play(options);
+  ExpectNoSurprise(options, tunnels);
+  EXPECT_GT(tunnels.goodput_bps, 0.99 * GoodputOfRolling(options));
+  options.policy = SchedulePolicy::kUnscheduled;
+  const IncastResult without_turns = Play(options);
+  EXPECT_GT(without_turns.bottleneck.dropped_packets, 1000);
+  EXPECT_LT(10 * without_turns.goodput_bps, tunnels.goodput_bps);
+}
+
+// One window fills a third of the budget, and moves for 140 turns.
+TEST(IncastTest, ATunnelAloneFillsTheLink) {
+  IncastOptions options = Tunnels(SchedulePolicy::kRolling);
+  options.workers = 1;
+  options.sizes = *Distribution::ParseSizes("fixed:2mb");
+  options.fan_outs = 3;
+  const IncastResult result = Play(options);
+  ExpectNoSurprise(options, result);
+  EXPECT_GT(result.link_busy_share, 0.98);
+}
+
+TEST(IncastTest, LongResponsesOfTunnelsTakeTurns) {
+  IncastOptions options = Tunnels(SchedulePolicy::kGrants);
+  options.workers = 16;
+  options.sizes = *Distribution::ParseSizes("fixed:200kb");
+  options.fan_outs = 3;
+  const IncastResult result = Play(options);
+  ExpectNoSurprise(options, result);
+  EXPECT_GT(result.link_busy_share, 0.99);
+}
+
+TEST(IncastTest, TunnelsFillAGigabit) {
+  IncastOptions options = Tunnels(SchedulePolicy::kGrants);
+  options.network.bits_per_second = 1e9;
+  options.network.buffer_bytes = 128 * 1024;
+  options.fan_outs = 20;
+  const IncastResult result = Play(options);
+  ExpectNoSurprise(options, result);
+  EXPECT_GT(result.goodput_bps, 0.98 * GoodputOfRolling(options));
+}
+
+// A worker that thinks holds its window. 21 windows of one packet fit the buffer, and 10 of two.
+TEST(IncastTest, ManyWorkersOfTunnelsThinkAtTheSameTime) {
+  IncastOptions options = Tunnels(SchedulePolicy::kGrants);
+  options.think = *Distribution::ParseTimes("fixed:10ms");
+  options.jitter = std::chrono::milliseconds(1);
+  options.fan_outs = 5;
+  const IncastResult result = Play(options);
+  ExpectNoSurprise(options, result);
+  EXPECT_GT(result.link_busy_share, 0.65);
+}
+
 // Returns a percentile of the slowdown of the smaller or the larger half of all messages.
 double SlowdownOfHalf(const IncastOptions& options, const IncastResult& result, bool smaller, double p) {
   std::vector<double> sizes;
@@ -329,6 +406,9 @@ TEST(IncastTest, RefusesWhatMakesNoSense) {
   options = SmallPort(SchedulePolicy::kGrants);
   options.static_cap = 4;
   EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("static_cap"));
+  options = SmallPort(SchedulePolicy::kGrants);
+  options.tunnels = true;
+  EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("not for tunnels"));
   options = SmallPort(SchedulePolicy::kGrants);
   options.asked = 33;
   EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("asked: 33 must be at most 32"));

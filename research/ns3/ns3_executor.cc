@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "research/ns3/ns3_clock.h"
+#include "tests/simulation/receive_window.h"
 
 namespace sluice::testing {
 
@@ -14,10 +15,12 @@ class Ns3Executor::Socket final : public std::enable_shared_from_this<Socket> {
   Socket(Ns3Executor& executor, StreamSocketEvents& events)
       : executor_(executor), id_(++executor.last_connection_), events_(&events) {}
 
-  void Begin(const Listener& worker) {
+  // The connection begins with a window of `window_bytes`; 0: as large as TcpOptions::receive_buffer_bytes.
+  void Begin(const Listener& worker, int64_t window_bytes) {
     if (executor_.oracle_ != nullptr) executor_.oracle_->Opened(id_, worker.index);
     const Host& stack = executor_.network_.NextAggregatorStack(executor_.aggregator_);
     socket_ = executor_.network_.NewSocket(stack);
+    if (window_bytes > 0) SetReceiveWindow(window_bytes);
     socket_->Bind();
     ns3::Address local;
     socket_->GetSockName(local);
@@ -61,6 +64,10 @@ class Ns3Executor::Socket final : public std::enable_shared_from_this<Socket> {
   void SetReading(bool reading) {
     wants_bytes_ = reading;
     if (reading) ReadLater();
+  }
+
+  void SetReceiveWindow(int64_t bytes) {
+    if (socket_ != nullptr) socket_->SetReceiveWindow(static_cast<uint32_t>(bytes));
   }
 
  private:
@@ -109,6 +116,7 @@ class Ns3Executor::Handle final : public StreamSocket {
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
   size_t unsent_bytes() const override { return 0; }  // the socket accepts all bytes at once
   void SetReading(bool reading) override { socket_->SetReading(reading); }
+  void SetReceiveWindow(int bytes) override { socket_->SetReceiveWindow(bytes); }
   std::optional<TcpSocket> Tcp() const override { return socket_->Tcp(); }
 
  private:
@@ -173,14 +181,14 @@ std::shared_ptr<void> Ns3Executor::Resolve(const std::string& target, OnResolved
   return question;
 }
 
-std::unique_ptr<StreamSocket> Ns3Executor::Connect(const WorkerAddress& address, const ConnectOptions& /*options*/,
+std::unique_ptr<StreamSocket> Ns3Executor::Connect(const WorkerAddress& address, const ConnectOptions& options,
                                                    StreamSocketEvents& events) {
   const auto socket = std::make_shared<Socket>(*this, events);
   const auto found = workers_.find(address.text);
   if (found == workers_.end()) {
     socket->Refuse();
   } else {
-    socket->Begin(found->second);
+    socket->Begin(found->second, WindowOf(options.receive_buffer_bytes));
   }
   return std::make_unique<Handle>(socket);
 }

@@ -14,13 +14,14 @@
 
 namespace sluice::testing {
 
-// A worker on a host of ns-3: a gRPC server on Sluice's own HTTP/2 session, which thinks and responds with the
-// requested number of bytes. One for each address. Not thread-safe.
+// A worker on a host of ns-3, which thinks and responds with the requested number of bytes: a gRPC server on Sluice's
+// own HTTP/2 session, or a server that speaks the protocol of ByteWorker. One for each address. Not thread-safe.
 class Ns3Worker {
  public:
   struct Options {
     Distribution think;
     std::chrono::nanoseconds jitter{0};  // of its host: the maximum delay of each write, uniformly distributed
+    bool speaks_bytes = false;           // the protocol of ByteWorker instead of gRPC
   };
   // All of these must outlive the worker.
   Ns3Worker(Network& network, const Host& host, uint16_t port, TcpWires& wires, Dice& dice, const Options& options);
@@ -32,6 +33,8 @@ class Ns3Worker {
 
  private:
   class Connection;
+  class GrpcConnection;
+  class ByteConnection;
 
   void Accept(const ns3::Ptr<ns3::Socket>& socket, const ns3::Address& client);
 

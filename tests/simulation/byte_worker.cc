@@ -38,6 +38,17 @@ std::string LineOf(const ByteRequest& request) {
                       request.pause.count(), " ", static_cast<int>(request.then), "\n");
 }
 
+absl::StatusOr<std::vector<ByteRequest>> TakeRequests(std::string& received) {
+  std::vector<ByteRequest> requests;
+  for (size_t end = received.find('\n'); end != std::string::npos; end = received.find('\n')) {
+    const std::optional<ByteRequest> request = ParseLine(received.substr(0, end));
+    if (!request.has_value()) return absl::InvalidArgumentError(received.substr(0, end));
+    received.erase(0, end + 1);
+    requests.push_back(*request);
+  }
+  return requests;
+}
+
 // One connection of a client. The events of its pipes and of the queue keep it.
 class ByteWorker::Connection final : public std::enable_shared_from_this<Connection> {
  public:
@@ -45,13 +56,10 @@ class ByteWorker::Connection final : public std::enable_shared_from_this<Connect
       : events_(events), liveness_(liveness), window_(std::move(window)) {}
 
   void OnBytes(absl::string_view bytes) {
-    line_.append(bytes.data(), bytes.size());
-    for (size_t end = line_.find('\n'); end != std::string::npos; end = line_.find('\n')) {
-      const std::optional<ByteRequest> request = ParseLine(line_.substr(0, end));
-      line_.erase(0, end + 1);
-      if (!request.has_value()) return window_->Reset();
-      requests_.push_back(*request);
-    }
+    received_.append(bytes.data(), bytes.size());
+    const absl::StatusOr<std::vector<ByteRequest>> requests = TakeRequests(received_);
+    if (!requests.ok()) return window_->Reset();
+    requests_.insert(requests_.end(), requests->begin(), requests->end());
     Next();
   }
   void OnClientGone() {
@@ -93,7 +101,7 @@ class ByteWorker::Connection final : public std::enable_shared_from_this<Connect
   EventQueue& events_;
   Liveness& liveness_;
   const std::shared_ptr<ReceiveWindow> window_;
-  std::string line_;  // the received part of the next request
+  std::string received_;  // the received part of the next request
   std::deque<ByteRequest> requests_;
   bool busy_ = false;
   bool gone_ = false;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/liveness.h"
@@ -30,6 +31,8 @@ struct ByteRequest {
   Then then = Then::kAnswers;
 };
 std::string LineOf(const ByteRequest& request);
+// Takes all whole requests from the beginning of `received`. Returns InvalidArgument if one is malformed.
+absl::StatusOr<std::vector<ByteRequest>> TakeRequests(std::string& received);
 
 // A worker of a simulated world that speaks a protocol of its own, behind the port. It answers the requests of a
 // connection one after the other. There is one for each address.

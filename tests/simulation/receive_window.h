@@ -4,14 +4,23 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "lib/tcp/tcp_connection.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/simulated_stream.h"
 
 namespace sluice::testing {
+
+// The window of a buffer that was made by ReceiveBufferFor.
+inline int64_t WindowOf(int receive_buffer_bytes) {
+  constexpr int kSample = 1 << 20;
+  const int64_t buffer_of_sample = ReceiveBufferFor(kSample);
+  return (int64_t{receive_buffer_bytes} * kSample + buffer_of_sample - 1) / buffer_of_sample;
+}
 
 // TCP's flow control of the bytes that a worker sends to the proxy. The worker's kernel keeps what has no room in the
 // window, and what has been advertised is never taken back. There is one for each connection of a byte tunnel.

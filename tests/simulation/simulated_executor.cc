@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/tcp/tcp_connection.h"
-
 namespace sluice::testing {
 namespace {
 
@@ -13,13 +11,6 @@ using HandshakeEnd = WireOracle::HandshakeEnd;
 // The sizes that the schedule charges. No worker exceeds them.
 constexpr int64_t kTcpHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
-
-// The window of a buffer that was made by ReceiveBufferFor.
-int64_t WindowOf(int receive_buffer_bytes) {
-  constexpr int kSample = 1 << 20;
-  const int64_t buffer_of_sample = ReceiveBufferFor(kSample);
-  return (int64_t{receive_buffer_bytes} * kSample + buffer_of_sample - 1) / buffer_of_sample;
-}
 
 }  // namespace
 

@@ -176,6 +176,7 @@ class ProxyLoop {
     LimitHeld();
   }};
   TimerQueue::Id look_timer_;
+  size_t looks_ = 0;  // since the last sweep of the targets
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining
   bool closing_ = false;

@@ -69,14 +69,18 @@ absl::Status ParseTunnels(const v1::ProxyTunnels& config, ProxyOptions& options)
   if (config.has_to_others()) options.pass_tunnels = config.to_others();
   if (config.has_scheduled()) options.schedule_worker_tunnels = config.scheduled();
   options.worker_tunnel_class = config.traffic_class();
+  if (config.has_proxy_protocol_version()) options.proxy_protocol_version = config.proxy_protocol_version();
   absl::Duration half_closed = absl::FromChrono(options.half_closed_timeout);
   absl::Duration idle = absl::FromChrono(options.tunnel_idle_timeout);
+  absl::Duration stall = absl::FromChrono(options.tunnel_stall_timeout);
   absl::Status status =
       ParseField("tunnels.receive_window", config.receive_window(), ParseByteSize, options.worker_tunnel_receive_bytes);
   status.Update(ParseField("tunnels.half_closed_timeout", config.half_closed_timeout(), ParseDuration, half_closed));
   status.Update(ParseField("tunnels.idle_timeout", config.idle_timeout(), ParseDuration, idle));
+  status.Update(ParseField("tunnels.stall_timeout", config.stall_timeout(), ParseDuration, stall));
   options.half_closed_timeout = absl::ToChronoNanoseconds(half_closed);
   options.tunnel_idle_timeout = absl::ToChronoNanoseconds(idle);
+  options.tunnel_stall_timeout = absl::ToChronoNanoseconds(stall);
   return status;
 }
 

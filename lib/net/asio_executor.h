@@ -36,6 +36,9 @@ class AsioExecutor final : public Executor {
     std::function<void(std::chrono::nanoseconds)> on_timer_lateness;
     // Number of threads that carry the streams. 0: the link's thread carries them.
     size_t stream_threads = 0;
+    // Number of streams that may stall (ConnectOptions::may_stall, and all accepted ones) above which further ones are
+    // probed rarely while they are idle: see Stream::LetStall.
+    int64_t often_probed_streams = 1000;
     // Looks up the addresses of a host, on a different thread, where it may block. Null: getaddrinfo does. For tests.
     std::function<absl::StatusOr<std::vector<WorkerAddress>>(const std::string& host, int port)> look_up = nullptr;
   };
@@ -78,6 +81,8 @@ class AsioExecutor final : public Executor {
   // Buffers for streams, used on the link's thread. All streams share them, since most are idle at any moment.
   absl::Span<char> read_buffer() { return {read_buffer_.get(), kReadBufferBytes}; }
   std::string& plaintext_buffer() { return plaintext_buffer_; }
+  // Each stream that may stall holds a copy.
+  const std::shared_ptr<const void>& stalling_streams() const { return stalling_streams_; }
   // The number of the current turn.
   uint64_t turn() const { return turn_; }
   // Runs `task` at the end of this turn, after its output has left. Use it for work that can wait and would delay that
@@ -124,6 +129,7 @@ class AsioExecutor final : public Executor {
   std::function<void()> timer_task_;
 
   std::mt19937_64 random_{std::random_device()()};
+  const std::shared_ptr<const void> stalling_streams_ = std::make_shared<char>();
   const std::unique_ptr<char[]> read_buffer_;
   std::string plaintext_buffer_;
 

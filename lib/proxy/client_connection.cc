@@ -30,9 +30,9 @@ std::optional<TcpEndpoint> TcpEndpointOf(const std::string& text) {
 }
 
 // The header for a client's connection. `original`: the address to which a redirected client had connected.
-std::string HeaderOf(const std::optional<TcpSocket>& client, const std::string& original) {
-  if (!client.has_value()) return ProxyHeader(std::nullopt, std::nullopt);
-  return ProxyHeader(client->remote, original.empty() ? client->local : TcpEndpointOf(original));
+std::string HeaderOf(uint32_t version, const std::optional<TcpSocket>& client, const std::string& original) {
+  if (!client.has_value()) return ProxyHeader(version, std::nullopt, std::nullopt);
+  return ProxyHeader(version, client->remote, original.empty() ? client->local : TcpEndpointOf(original));
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ void ClientConnection::AnswerConnect(const absl::Status& reached) {
   // for all clients.
   if (reached.ok() && dialled != nullptr &&
       proxy_.policies()->ExpectsHeader(connect_target_, dialled->address().text)) {
-    header_ = HeaderOf(socket_->Tcp(), redirected_ ? origin_.route : "");
+    header_ = HeaderOf(proxy_.options().proxy_protocol_version, socket_->Tcp(), redirected_ ? origin_.route : "");
   }
   if (reached.ok() && !is_route && header_.empty()) return OpenTunnel();
   socket_->SetReading(true);

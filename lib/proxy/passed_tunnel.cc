@@ -212,27 +212,30 @@ void PassedTunnel::EndIfLeft() {
   if (tunnel_->unsent_bytes() == 0) connection_.End();
 }
 
+void PassedTunnel::AbortStuck() {
+  proxy_.metrics().CountStuckCall();
+  Abort();
+}
+
 void PassedTunnel::Abort() {
   tunnel_->Reset();
   connection_.Reset();
 }
 
-// Either end may hold the tunnel forever. An end that has sent all may be gone, and nothing shows it while nothing
-// is sent to it.
+// A client that reads nothing may stop for as long as the options permit, and so may a worker: their kernels show that
+// they exist. After the client has gone, a worker that reads nothing would hold the tunnel forever. An end that has
+// sent all may be gone, too, and nothing shows it while nothing is sent to it.
 void PassedTunnel::LookAround(TimePoint now) {
-  TimePoint unsent_since = tunnel_->UnsentSince(now);
-  if (phase_ == Phase::kOpen) {
-    unsent_since = std::min(unsent_since, connection_.WatchSocket());
-  }
   const ProxyOptions& options = proxy_.options();
-  if (unsent_since <= now - options.client_stall_timeout) {
-    proxy_.metrics().CountStuckCall();
-    return Abort();
-  }
+  const bool open = phase_ == Phase::kOpen;
+  const TimePoint worker_since = tunnel_->UnsentSince(now);
+  const TimePoint unsent_since = open ? std::min(worker_since, connection_.WatchSocket()) : worker_since;
+  const auto stall_timeout = open ? options.tunnel_stall_timeout : options.client_stall_timeout;
+  if (stall_timeout.count() > 0 && unsent_since <= now - stall_timeout) return AbortStuck();
   const bool half_closed = client_ended_ || tunnel_->ended();
   const auto timeout = half_closed ? options.half_closed_timeout : options.tunnel_idle_timeout;
-  const bool idle = unsent_since == TimePoint::max() && waiting_.empty();
-  if (idle && timeout.count() > 0 && last_bytes_ <= now - timeout) Abort();
+  const TimePoint passed = unsent_since == TimePoint::max() ? last_bytes_ : std::max(last_bytes_, unsent_since);
+  if (waiting_.empty() && timeout.count() > 0 && passed <= now - timeout) Abort();
 }
 
 }  // namespace sluice

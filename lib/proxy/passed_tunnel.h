@@ -45,6 +45,9 @@ class PassedTunnel final : public ClientProtocol {
   void OnDrained() override;
   void OnDisconnected(const absl::Status& why) override;
   void OnClientEnded() override;
+  // Both reset both ends: what was cut off must not seem complete.
+  void Fail(const absl::Status& /*why*/) override { Abort(); }
+  void FailStuck(const absl::Status& /*why*/) override { AbortStuck(); }
   // Ends the tunnel if one of its ends reads nothing, or if nothing passes for too long.
   void LookAround(TimePoint now) override;
   void OnEnd() override;
@@ -68,6 +71,7 @@ class PassedTunnel final : public ClientProtocol {
   void EndSchedule();
   void EndIfOver();
   void Abort();
+  void AbortStuck();
   void EndIfLeft();
 
   ProxyLoop& proxy_;

@@ -1,7 +1,5 @@
 #include "lib/proxy/proxy_header.h"
 
-#include <cstdint>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -23,12 +21,27 @@ std::string BytesOf(const boost::asio::ip::address& address) {
   return address.is_v4() ? text(address.to_v4().to_bytes()) : text(address.to_v6().to_bytes());
 }
 
+std::string TextHeader(const TcpEndpoint& source, const TcpEndpoint& destination) {
+  return absl::StrCat("PROXY ", source.address().is_v4() ? "TCP4 " : "TCP6 ", source.address().to_string(), " ",
+                      destination.address().to_string(), " ", source.port(), " ", destination.port(), "\r\n");
+}
+
+// A scope of an address, as in fe80::1%eth0, has a meaning on this host only.
+TcpEndpoint WithoutScope(const TcpEndpoint& endpoint) {
+  if (endpoint.address().is_v4()) return endpoint;
+  return {boost::asio::ip::address_v6(endpoint.address().to_v6().to_bytes()), endpoint.port()};
+}
+
 }  // namespace
 
-std::string ProxyHeader(const std::optional<TcpEndpoint>& source, const std::optional<TcpEndpoint>& destination) {
+std::string ProxyHeader(uint32_t version, const std::optional<TcpEndpoint>& source,
+                        const std::optional<TcpEndpoint>& destination) {
+  const bool known =
+      source.has_value() && destination.has_value() && source->address().is_v4() == destination->address().is_v4();
+  if (version == 1) return known ? TextHeader(WithoutScope(*source), WithoutScope(*destination)) : "PROXY UNKNOWN\r\n";
   char family = kUnknown;
   std::string addresses;
-  if (source.has_value() && destination.has_value() && source->address().is_v4() == destination->address().is_v4()) {
+  if (known) {
     family = source->address().is_v4() ? kTcpOverIpv4 : kTcpOverIpv6;
     addresses = absl::StrCat(BytesOf(source->address()), BytesOf(destination->address()), BigEndian(source->port()),
                              BigEndian(destination->port()));

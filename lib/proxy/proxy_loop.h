@@ -48,12 +48,17 @@ struct ProxyOptions {
   // Maximum time until a connection starts HTTP/2 or CONNECT, until a CONNECT reaches its target, and until HTTP/2
   // starts in its tunnel.
   std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);
-  // The proxy ends a call whose client reads nothing of the response for this long.
+  // The proxy ends a call whose client reads nothing of the response for this long. A client that has gone, and whose
+  // last bytes in a tunnel nobody reads, counts as one.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
   // The proxy ends a forwarded tunnel in which no byte has passed for this long; 0: it does not. The first is for a
   // tunnel of which one direction has ended: the other end may have gone, too, without a sign of it.
   std::chrono::nanoseconds half_closed_timeout = std::chrono::minutes(5);
   std::chrono::nanoseconds tunnel_idle_timeout = std::chrono::nanoseconds(0);
+  // The proxy ends a forwarded tunnel whose client or worker reads nothing of the bytes that wait for it for this long;
+  // 0: it does not. TCP itself does not either: both ends may stop for as long as they exist.
+  std::chrono::nanoseconds tunnel_stall_timeout = std::chrono::nanoseconds(0);
+  uint32_t proxy_protocol_version = 2;  // of the headers for workers that expect one: see ProxyHeader
   size_t max_connections = 16384;
   size_t max_calls = 65536;               // calls of all clients; above it the proxy refuses calls
   uint32_t max_streams = 4096;            // calls of one connection
@@ -176,6 +181,7 @@ class ProxyLoop {
     LimitHeld();
   }};
   TimerQueue::Id look_timer_;
+  size_t looks_ = 0;  // since the last sweep of the targets
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining
   bool closing_ = false;

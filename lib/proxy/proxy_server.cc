@@ -48,6 +48,7 @@ absl::Status CheckLimits(const ProxyOptions& options) {
         absl::InvalidArgumentError(absl::StrCat("tunnels.receive_window is ", options.worker_tunnel_receive_bytes,
                                                 "; it must be 0, or ", kMinWindowBytes, " to ", kMaxWindowBytes)));
   }
+  status.Update(CheckBounds<uint32_t>("tunnels.proxy_protocol_version", options.proxy_protocol_version, 1, 2));
   if (options.opening_timeout <= std::chrono::nanoseconds(0)) {
     status.Update(absl::InvalidArgumentError("limits.opening_timeout must be above 0"));
   }

@@ -112,6 +112,8 @@ TEST(ShownDefaultsTest, AreThoseOfTheProxy) {
   EXPECT_EQ(shown->server.proxy.max_held_bytes, expected->server.proxy.max_held_bytes);
   EXPECT_EQ(shown->server.proxy.opening_timeout, expected->server.proxy.opening_timeout);
   EXPECT_EQ(shown->server.proxy.client_stall_timeout, expected->server.proxy.client_stall_timeout);
+  EXPECT_EQ(shown->server.proxy.proxy_protocol_version, expected->server.proxy.proxy_protocol_version);
+  EXPECT_EQ(shown->server.proxy.tunnel_stall_timeout, expected->server.proxy.tunnel_stall_timeout);
   EXPECT_EQ(shown->server.proxy.pass_tunnels, expected->server.proxy.pass_tunnels);
   EXPECT_EQ(shown->server.proxy.pass_worker_tunnels, expected->server.proxy.pass_worker_tunnels);
   EXPECT_EQ(shown->server.proxy.schedule_worker_tunnels, expected->server.proxy.schedule_worker_tunnels);

@@ -33,6 +33,7 @@ class TcpConnectionTest : public ::testing::Test {
   struct Options {
     int user_timeout_ms = -1;
     int keeps_alive = -1;
+    int probed_after_s = -1;
   };
   Options See(bool may_stall) {
     Connected events;
@@ -43,7 +44,9 @@ class TcpConnectionTest : public ::testing::Test {
       EXPECT_EQ(events.log.Await(1), std::vector<std::string>{"connected"});
       RunOn(executor_, [&] {
         const int far = FarEnd(fd);
-        seen = {SocketOption(far, IPPROTO_TCP, TCP_USER_TIMEOUT), SocketOption(far, SOL_SOCKET, SO_KEEPALIVE)};
+        seen = {.user_timeout_ms = SocketOption(far, IPPROTO_TCP, TCP_USER_TIMEOUT),
+                .keeps_alive = SocketOption(far, SOL_SOCKET, SO_KEEPALIVE),
+                .probed_after_s = SocketOption(far, IPPROTO_TCP, TCP_KEEPIDLE)};
       });
       looked.Add("");
     });
@@ -53,7 +56,7 @@ class TcpConnectionTest : public ::testing::Test {
     return seen;
   }
 
-  AsioExecutor executor_;
+  AsioExecutor executor_{AsioExecutor::Options{.often_probed_streams = 1}};
 };
 
 // Linux ends a connection after the user timeout if its peer keeps the window closed, even if the peer is alive.
@@ -65,6 +68,24 @@ TEST_F(TcpConnectionTest, OnlyAPeerThatMayStallKeepsItsWindowShutForLong) {
   const Options patient = See(/*may_stall=*/true);
   EXPECT_EQ(patient.user_timeout_ms, 0);
   EXPECT_EQ(patient.keeps_alive, 1) << "one that is gone is noticed";
+}
+
+TEST_F(TcpConnectionTest, ManyThatMayStallAreProbedRarely) {
+  constexpr int kOftenSeconds = 7;
+  EXPECT_LE(See(/*may_stall=*/true).probed_after_s, kOftenSeconds);
+  Connected events;
+  EventLog over;
+  TestListener listener("127.0.0.1:0", [&](int) { over.Await(1); });
+  std::unique_ptr<StreamSocket> first;
+  RunOn(executor_, [&] { first = executor_.Connect(listener.address(), {.may_stall = true}, events); });
+  EXPECT_EQ(events.log.Await(1).size(), 1U);
+  const int rarely_s = See(/*may_stall=*/true).probed_after_s;
+  EXPECT_GE(rarely_s, 90);
+  EXPECT_LE(rarely_s, 131) << "the next grain of the kernel's timers is 16 s";
+  EXPECT_LE(See(/*may_stall=*/false).probed_after_s, kOftenSeconds);
+  RunOn(executor_, [&] { first.reset(); });
+  over.Add("");
+  EXPECT_LE(See(/*may_stall=*/true).probed_after_s, kOftenSeconds);
 }
 
 }  // namespace

@@ -112,6 +112,15 @@ std::string ReceiveAll(int fd) {
   return ReceiveAtLeast(fd, SIZE_MAX);
 }
 
+std::string HowItEnds(int fd) {
+  std::array<char, 16384> buffer;
+  while (true) {
+    const ssize_t got = recv(fd, buffer.data(), buffer.size(), 0);
+    if (got == 0) return "end";
+    if (got < 0) return errno == ECONNRESET ? "reset" : "error";
+  }
+}
+
 size_t SendUntilFull(int fd, size_t most_bytes) {
   const std::string bytes(65536, 'x');
   size_t sent_bytes = 0;

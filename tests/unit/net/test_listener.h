@@ -57,6 +57,8 @@ class SilentAddress {
 void SendAll(int fd, absl::string_view bytes);
 std::string ReceiveAtLeast(int fd, size_t bytes);  // fewer at the end of the stream
 std::string ReceiveAll(int fd);                    // until its end
+// Reads until the end of the stream. Returns "end", or the error that broke the stream: "reset" or "error".
+std::string HowItEnds(int fd);
 // Sends over TCP until the peer has accepted nothing for half a second, or `most_bytes` are sent. Returns the accepted
 // bytes.
 size_t SendUntilFull(int fd, size_t most_bytes);

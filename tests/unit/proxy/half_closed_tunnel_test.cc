@@ -1,5 +1,4 @@
 // Tunnels of which one direction has ended, or which one end has reset.
-#include <cerrno>
 #include <chrono>
 #include <string>
 
@@ -17,16 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
 constexpr char kRequest[] = "GET / HTTP/1.0\r\n\r\n";
-
-// Reads until the end of the stream. Returns "end", or the error that broke the stream.
-std::string HowItEnds(int fd) {
-  char byte = 0;
-  while (true) {
-    const ssize_t got = recv(fd, &byte, 1, 0);
-    if (got == 0) return "end";
-    if (got < 0) return errno == ECONNRESET ? "reset" : "error";
-  }
-}
 
 // Parameter: whether tunnels take turns in the schedule.
 class HalfClosedTunnelTest : public ProxyTest, public ::testing::WithParamInterface<bool> {

@@ -48,6 +48,8 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(60));
   EXPECT_EQ(server.proxy.half_closed_timeout, std::chrono::minutes(5));
   EXPECT_EQ(server.proxy.tunnel_idle_timeout, std::chrono::seconds(0));
+  EXPECT_EQ(server.proxy.tunnel_stall_timeout, std::chrono::seconds(0));
+  EXPECT_EQ(server.proxy.proxy_protocol_version, 2U);
   EXPECT_EQ(options->drain_timeout, absl::Seconds(10));
   EXPECT_EQ(options->drain_delay, absl::ZeroDuration());
   EXPECT_EQ(options->reload_interval, absl::Seconds(2));
@@ -61,7 +63,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
     "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false,
                 "traffic_class": "queries", "half_closed_timeout": "20s", "idle_timeout": "1h",
-                "proxy_protocol": ["*.svc:6379"]},
+                "proxy_protocol": ["*.svc:6379"], "proxy_protocol_version": 1, "stall_timeout": "2h"},
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"], "traffic_class": "queries"}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
@@ -90,6 +92,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_THAT(server.proxy_protocol, ElementsAre("*.svc:6379"));
   EXPECT_EQ(server.proxy.half_closed_timeout, std::chrono::seconds(20));
   EXPECT_EQ(server.proxy.tunnel_idle_timeout, std::chrono::hours(1));
+  EXPECT_EQ(server.proxy.tunnel_stall_timeout, std::chrono::hours(2));
+  EXPECT_EQ(server.proxy.proxy_protocol_version, 1U);
   EXPECT_EQ(server.proxy.max_connections, 1U);
   EXPECT_EQ(server.proxy.max_calls, 2U);
   EXPECT_EQ(server.proxy.max_held_bytes, 5 << 20);
@@ -160,6 +164,8 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"limits": {"opening_timeout": "soon"}})", "limits.opening_timeout"},
       {R"({"limits": {"client_stall_timeout": "0s"}})", "limits.client_stall_timeout must be above 0"},
       {R"({"tunnels": {"proxy_protocol": ["10.0.0.0/99"]}})", "tunnels.proxy_protocol: \"10.0.0.0/99\""},
+      {R"({"tunnels": {"proxy_protocol_version": 3}})", "tunnels.proxy_protocol_version is 3; it must be 1 to 2"},
+      {R"({"tunnels": {"stall_timeout": "long"}})", "tunnels.stall_timeout"},
       {R"({"tunnels": {"receive_window": "wide"}})", "tunnels.receive_window"},
       {R"({"tunnels": {"receive_window": "1kb"}})", "tunnels.receive_window is 1024; it must be 0, or 4096 to"},
       {R"({"tunnels": {"receive_window": "2gb"}})", "tunnels.receive_window is 2147483648; it must be 0, or"},

@@ -27,6 +27,7 @@ class TunnelStallTest : public ProxyTest {
     // The buffer of a TCP socket grows without bound; the buffer of a Unix socket does not.
     options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-tunnel-stall-", getpid()), .route = ""}};
     options_.proxy.client_stall_timeout = stall_timeout;
+    options_.proxy.tunnel_stall_timeout = stall_timeout;
     StartProxy();
   }
   TestSocket Dial(const TestListener& listener) const {

@@ -45,6 +45,10 @@ class RpcServer {
     bool reflection = false;
     size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
     int max_request_bytes = 64 << 10;
+    // A client that has sent nothing for this time is sent a PING. If no answer comes within the timeout, or a client's
+    // kernel takes no byte for both together, the connection and its calls end.
+    absl::Duration keepalive_time = absl::Seconds(30);
+    absl::Duration keepalive_timeout = absl::Seconds(10);
     absl::Duration drain_timeout = absl::Seconds(10);
     // How long a drain reports NOT_SERVING before it refuses calls, so that clients and load balancers notice.
     absl::Duration drain_delay;
@@ -78,6 +82,7 @@ class RpcServer {
   void Take(const AcceptedConnection& connection);
   void CloseListeners();
 
+  const absl::Duration keepalive_;  // time and timeout together
   const absl::Duration drain_delay_;
   const absl::Duration drain_timeout_;
   const std::function<void(const std::string& peer)> on_refused_;

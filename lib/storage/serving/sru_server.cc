@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <utility>  // Boost 1.74 misses it in C++20
 
@@ -11,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "absl/status/status.h"
+#include "lib/net/clock.h"
 #include "lib/storage/serving/grpc_status.h"
 
 namespace sluice {
@@ -20,11 +20,15 @@ namespace sluice {
 class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
  public:
   SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
-      : server_(server), request_(request), answer_(server.answers_), next_(request.offset()), left_(request.length()) {
+      : server_(server),
+        request_(request),
+        answer_(server.answers_, [&context] { context.TryCancel(); }),
+        next_(request.offset()),
+        left_(request.length()) {
     if (const auto report = server.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
-    status_ = answer_.Take(std::min(left_, kSruMessageBytes));
+    status_ = answer_.Take(std::min(left_, kSruMessageBytes), Now());
     // Check the whole range before sending the first of several pieces, since the last may not exist.
     if (status_.ok() && left_ > kSruMessageBytes) {
       status_ = server_.store_.CheckRange(request.worker(), request.file(), request.replica(), next_, left_);
@@ -40,6 +44,7 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
   }
 
   void OnWriteDone(bool ok) override {
+    answer_.OnTaken();
     if (ok) {
       sent_bytes_ += response_.data().size();
       status_ = Read();
@@ -56,6 +61,7 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
   }
 
   void OnDone() override {
+    answer_.OnOver();
     server_.metrics_.CountCall(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
     if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece was sent with the status
     server_.metrics_.AddSentBytes(sent_bytes_);
@@ -67,11 +73,11 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
   // and gRPC has more threads.
   absl::Status Read() {
     const uint32_t bytes = std::min(left_, kSruMessageBytes);
-    const auto start = std::chrono::steady_clock::now();
+    const TimePoint start = Now();
     // If the file is restriped during the read, the pieces mix both versions; the reader's checksum detects it.
     absl::Status status = server_.store_.Read(request_.worker(), request_.file(), request_.replica(), next_, bytes,
                                               response_.mutable_data());
-    server_.metrics_.ObserveRead(absl::FromChrono(std::chrono::steady_clock::now() - start));
+    server_.metrics_.ObserveRead(absl::FromChrono(Now() - start));
     next_ += bytes;
     left_ -= bytes;
     return status;
@@ -79,6 +85,7 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
 
   // Sends the piece that was read. After it, only gRPC may touch the call.
   void Send() {
+    answer_.OnOffered(Now());
     if (!status_.ok()) return Finish(ToGrpc(status_));
     if (left_ == 0) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&response_);
@@ -108,17 +115,20 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
 // One ReadManifest. Owns itself from construction to OnDone.
 class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
-  ManifestCall(SruServer& server, const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
-      : server_(server), answer_(server.answers_) {
+  ManifestCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadManifestRequest& request,
+               v1::ReadManifestResponse& response)
+      : server_(server), answer_(server.answers_, [&context] { context.TryCancel(); }) {
     // Take no memory for a request that is too long: the store refuses it.
-    if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length());
+    if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length(), Now());
     if (status_.ok()) status_ = Read(request, response);
+    answer_.OnOffered(Now());
     Finish(ToGrpc(status_));
   }
 
   void OnCancel() override { cancelled_ = true; }
 
   void OnDone() override {
+    answer_.OnOver();
     server_.metrics_.CountManifestRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
     delete this;
   }
@@ -142,9 +152,10 @@ grpc::ServerWriteReactor<v1::ReadSruResponse>* SruServer::ReadSru(grpc::Callback
   return new SruCall(*this, *context, *request);
 }
 
-grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext*, const v1::ReadManifestRequest* request,
+grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext* context,
+                                                  const v1::ReadManifestRequest* request,
                                                   v1::ReadManifestResponse* response) {
-  return new ManifestCall(*this, *request, *response);
+  return new ManifestCall(*this, *context, *request, *response);
 }
 
 }  // namespace sluice

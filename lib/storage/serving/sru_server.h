@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
@@ -27,6 +29,7 @@ class SruServer : public v1::SruService::CallbackService {
     ThinkTime::Options think_time;
     // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
+    std::chrono::nanoseconds stall_timeout = AnswerMemory::kStallTimeout;
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
             const Options& options)
@@ -36,7 +39,7 @@ class SruServer : public v1::SruService::CallbackService {
         context_(context),
         options_(options),
         think_time_(options.think_time),
-        answers_(options.max_answer_bytes) {}
+        answers_(std::make_shared<AnswerMemory>(options.max_answer_bytes, options.stall_timeout)) {}
 
   grpc::ServerWriteReactor<v1::ReadSruResponse>* ReadSru(grpc::CallbackServerContext* context,
                                                          const v1::ReadSruRequest* request) override;
@@ -53,7 +56,7 @@ class SruServer : public v1::SruService::CallbackService {
   boost::asio::io_context& context_;
   const Options options_;
   ThinkTime think_time_;
-  AnswerMemory answers_;
+  const std::shared_ptr<AnswerMemory> answers_;
 };
 
 }  // namespace sluice

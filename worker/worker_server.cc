@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/cli/access_config.h"
 #include "lib/cli/descriptor_limit.h"
 #include "lib/cli/logging.h"
 #include "lib/net/clock.h"
@@ -30,9 +31,11 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
 WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread)
     : store_(std::move(store)),
       metrics_(registry_),
+      access_(std::make_shared<AccessControl>(options.access, registry_, RefusedCallLog())),
       answer_watch_(io_thread),
-      sru_service_(store_, metrics_, answer_watch_.reports(), io_thread.context(), {.think_time = options.think_time}),
-      probe_service_(io_thread.context(), {}) {
+      sru_service_(store_, metrics_, answer_watch_.reports(), io_thread.context(),
+                   {.think_time = options.think_time, .access = access_}),
+      probe_service_(io_thread.context(), {.access = access_}) {
   if (!answer_watch_.status().ok()) {
     Log(LogLevel::kWarning, "what TCP does cannot be seen", {{"reason", answer_watch_.status()}});
   }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/net/io_thread.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_watch.h"
 #include "lib/storage/serving/probe_server.h"
 #include "lib/storage/serving/rpc_server.h"
@@ -48,6 +49,7 @@ class WorkerServer {
   prometheus::Registry registry_;
   const ProcessMetrics process_metrics_;
   WorkerMetrics metrics_;
+  const std::shared_ptr<AccessControl> access_;
   AnswerWatch answer_watch_;
   SruServer sru_service_;
   ProbeServer probe_service_;

@@ -104,18 +104,17 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
   v1::ReadResponse response_;
 };
 
-class RefusedRead final : public grpc::ServerWriteReactor<v1::ReadResponse> {
- public:
-  explicit RefusedRead(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
 }  // namespace
 
 grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServerContext* context,
                                                               const v1::ReadRequest* request) {
+  if (access_ != nullptr) {
+    if (absl::Status allowed = access_->Check(*context, "BlockService/Read", request->file()); !allowed.ok()) {
+      return new RefusedStream<v1::ReadResponse>(allowed);
+    }
+  }
   std::shared_ptr<BlockReader> reader = source_();
-  if (!reader) return new RefusedRead({grpc::StatusCode::UNAVAILABLE, "no worker is known yet"});
+  if (!reader) return new RefusedStream<v1::ReadResponse>(absl::UnavailableError("no worker is known yet"));
   const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
   const auto memory = std::make_shared<AnswerMemory::Share>(memory_, [context] { context->TryCancel(); });
   ReadOptions options{.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)};

@@ -8,6 +8,7 @@
 #include "sluice/v1/block_service.grpc.pb.h"
 
 #include "lib/storage/blocks/reader_source.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_memory.h"
 
 namespace sluice {
@@ -23,8 +24,12 @@ class BlockServer final : public v1::BlockService::CallbackService {
 
   // Each read gets its reader from `source`, and ends with Unavailable if that returns null. A read ends with
   // ResourceExhausted if it and the current reads would hold more than `max_held_bytes`. It has then requested no SRU.
-  explicit BlockServer(ReaderSource source, uint64_t max_held_bytes = kMaxHeldBytes)
-      : source_(std::move(source)), memory_(std::make_shared<AnswerMemory>(max_held_bytes)) {}
+  // `access` is null: each call is allowed.
+  explicit BlockServer(ReaderSource source, uint64_t max_held_bytes = kMaxHeldBytes,
+                       std::shared_ptr<AccessControl> access = nullptr)
+      : source_(std::move(source)),
+        access_(std::move(access)),
+        memory_(std::make_shared<AnswerMemory>(max_held_bytes)) {}
 
   // Sets BlockReader::Options::segment_bytes of future readers.
   void SetSegmentBytes(int64_t bytes) { segment_bytes_ = bytes; }
@@ -34,7 +39,8 @@ class BlockServer final : public v1::BlockService::CallbackService {
 
  private:
   const ReaderSource source_;
-  const std::shared_ptr<AnswerMemory> memory_;  // also for reads that have just ended
+  const std::shared_ptr<AccessControl> access_;  // null: each call is allowed
+  const std::shared_ptr<AnswerMemory> memory_;   // also for reads that have just ended
   std::atomic<int64_t> segment_bytes_ = BlockReader::Options().segment_bytes;
 };
 

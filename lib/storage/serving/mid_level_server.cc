@@ -237,12 +237,23 @@ class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
 
 grpc::ServerWriteReactor<v1::ReadSruResponse>* MidLevelServer::ReadSru(grpc::CallbackServerContext* context,
                                                                        const v1::ReadSruRequest* request) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadSru", request->file()); !allowed.ok()) {
+      return new RefusedStream<v1::ReadSruResponse>(allowed);
+    }
+  }
   return new SruCall(*this, *context, *request);
 }
 
 grpc::ServerUnaryReactor* MidLevelServer::ReadManifest(grpc::CallbackServerContext* context,
                                                        const v1::ReadManifestRequest* request,
                                                        v1::ReadManifestResponse* response) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadManifest", request->file());
+        !allowed.ok()) {
+      return new RefusedCall(allowed);
+    }
+  }
   // A reader requests the manifest from its beginning when its own copy has become useless. The copy in this cache is
   // useless too, then.
   if (const auto name = NameBelow(*request); name.ok() && request->offset() == 0) cache_.Forget(*name);

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/storage/blocks/block_cache.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_memory.h"
 #include "lib/storage/serving/worker_metrics.h"
 #include "lib/tcp/tcp_report.h"
@@ -29,6 +30,7 @@ class MidLevelServer final : public v1::SruService::CallbackService {
     // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
     std::chrono::nanoseconds stall_timeout = AnswerMemory::kStallTimeout;
+    std::shared_ptr<AccessControl> access = nullptr;  // null: each call is allowed
   };
   MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)
       : cache_(cache),

@@ -10,6 +10,7 @@
 #include "sluice/v1/probe_service.grpc.pb.h"
 
 #include "absl/status/statusor.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_memory.h"
 #include "lib/tcp/socket_diag.h"
 
@@ -29,6 +30,7 @@ class ProbeServer : public v1::ProbeService::CallbackService {
   struct Options {
     uint64_t max_answer_bytes = 64 << 20;  // responses beyond this are refused with RESOURCE_EXHAUSTED
     std::chrono::nanoseconds stall_timeout = AnswerMemory::kStallTimeout;
+    std::shared_ptr<AccessControl> access = nullptr;  // null: each call is allowed
     // The maximum number of GetTcpCounters that wait for the kernel; further calls are refused as well.
     int max_counter_calls = 256;
   };

@@ -83,6 +83,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *credentials);
+  for (const uint32_t uid : options.uids) {
+    const auto of_user = MakeServerCredentials(options.tls, uid);
+    if (!of_user.ok()) return of_user.status();
+    server->acceptors_[uid] = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *of_user);
+  }
   server->server_ = builder.BuildAndStart();
   if (!server->server_) return absl::UnavailableError("gRPC cannot start a server");
   if (absl::Status listens = server->Listen(options.listen); !listens.ok()) {
@@ -105,9 +110,11 @@ RpcServer::RpcServer(const Options& options)
 
 absl::Status RpcServer::Listen(const std::vector<std::string>& addresses) {
   absl::Status status;
+  // The rules of access tell the users apart.
+  const AsioListener::Options listener_options{.unix_mode = acceptors_.empty() ? 0600U : 0666U, .tls = nullptr};
   executor_->Await([&] {
     for (const std::string& address : addresses) {
-      auto listener = AsioListener::Listen(*executor_, address, {.tls = nullptr},
+      auto listener = AsioListener::Listen(*executor_, address, listener_options,
                                            [this](const AcceptedConnection& connection) { Take(connection); });
       status.Update(listener.status());
       if (!listener.ok()) return;
@@ -130,7 +137,8 @@ void RpcServer::Take(const AcceptedConnection& connection) {
   GiveUpUnsent(fd, keepalive_);
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters accepted;
   accepted.fd = fd;
-  acceptor_->HandleNewConnection(&accepted);
+  const auto of_user = connection.client.has_value() ? acceptors_.find(*connection.client) : acceptors_.end();
+  (of_user == acceptors_.end() ? acceptor_ : of_user->second)->HandleNewConnection(&accepted);
 }
 
 void RpcServer::CloseListeners() {

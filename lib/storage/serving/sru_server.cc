@@ -149,12 +149,23 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
 
 grpc::ServerWriteReactor<v1::ReadSruResponse>* SruServer::ReadSru(grpc::CallbackServerContext* context,
                                                                   const v1::ReadSruRequest* request) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadSru", request->file()); !allowed.ok()) {
+      return new RefusedStream<v1::ReadSruResponse>(allowed);
+    }
+  }
   return new SruCall(*this, *context, *request);
 }
 
 grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext* context,
                                                   const v1::ReadManifestRequest* request,
                                                   v1::ReadManifestResponse* response) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadManifest", request->file());
+        !allowed.ok()) {
+      return new RefusedCall(allowed);
+    }
+  }
   return new ManifestCall(*this, *context, *request, *response);
 }
 

@@ -6,6 +6,7 @@
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_memory.h"
 #include "lib/storage/serving/think_time.h"
 #include "lib/storage/serving/worker_metrics.h"
@@ -30,6 +31,7 @@ class SruServer : public v1::SruService::CallbackService {
     // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
     std::chrono::nanoseconds stall_timeout = AnswerMemory::kStallTimeout;
+    std::shared_ptr<AccessControl> access = nullptr;  // null: each call is allowed
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
             const Options& options)

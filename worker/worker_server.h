@@ -9,6 +9,7 @@
 #include "lib/net/io_thread.h"
 #include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_watch.h"
+#include "lib/storage/serving/data_check.h"
 #include "lib/storage/serving/probe_server.h"
 #include "lib/storage/serving/rpc_server.h"
 #include "lib/storage/serving/sru_server.h"
@@ -43,9 +44,10 @@ class WorkerServer {
   WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread);
   absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
   absl::Status Live();
-  absl::Status Ready() const;
+  absl::Status Ready();
 
   const StripeStore store_;
+  DataCheck data_check_;
   prometheus::Registry registry_;
   const ProcessMetrics process_metrics_;
   WorkerMetrics metrics_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "lib/cli/access_config.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
@@ -43,6 +44,15 @@ absl::Status ParseTls(const v1::AggregatorConfig& config, AggregatorOptions& opt
   if (!tls.ok()) return tls.status();
   options.rpc_server.tls = std::move(tls->server);
   options.reader.tls = std::move(tls->client);
+  return absl::OkStatus();
+}
+
+absl::Status ParseAccess(const v1::AggregatorConfig& config, AggregatorOptions& options) {
+  absl::StatusOr<AccessRules> access =
+      sluice::ParseAccess(config.access(), options.rpc_server.tls, options.rpc_server.listen);
+  if (!access.ok()) return access.status();
+  options.rpc_server.uids = access->Uids();
+  options.access = *std::move(access);
   return absl::OkStatus();
 }
 
@@ -103,6 +113,7 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(CheckLevel(options.level));
   status.Update(ParseMidLevel(config, options.mid_level));
   status.Update(ParseTls(config, options));
+  if (status.ok()) status.Update(ParseAccess(config, options));
   status.Update(ParseReadMemory(config, options));
 
   if (config.schedule().classes_size() > 0) {

@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 
 #include "absl/types/span.h"
+#include "lib/cli/access_config.h"
 #include "lib/cli/descriptor_limit.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
@@ -57,11 +58,12 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
       reader_(io_context_),
       worker_list_(options.workers),
       reader_options_(options.reader),
-      service_([this] { return reader_.Get(); }, options.read_memory_bytes) {
+      access_(std::make_shared<AccessControl>(options.access, link_->registry(), RefusedCallLog())),
+      service_([this] { return reader_.Get(); }, options.read_memory_bytes, access_) {
   threads_.Add("thread of the link", LinkThread(*link_));
   if (options.mid_level.has_value()) {
     mid_level_ = std::make_unique<MidLevel>(
-        *options.mid_level, [this] { return reader_.Get(); }, link_->registry(), io_thread);
+        *options.mid_level, [this] { return reader_.Get(); }, link_->registry(), io_thread, access_);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "aggregator/mid_level.h"
 #include "lib/link/worker_discovery.h"
 #include "lib/net/io_thread.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/block_server.h"
 #include "lib/storage/serving/rpc_server.h"
 #include "lib/telemetry/admin_server.h"
@@ -74,6 +75,7 @@ class AggregatorServer {
   uint64_t follows_ = 0;          // number of the followed list; updates from earlier lists are ignored
   absl::Notification looked_up_;  // the first look has ended
 
+  const std::shared_ptr<AccessControl> access_;
   BlockServer service_;
   std::unique_ptr<MidLevel> mid_level_;    // null: it is not a mid-level aggregator
   std::vector<LabelledMetrics> labelled_;  // with the level; empty without a level

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/time/time.h"
 #include "lib/net/io_thread.h"
@@ -23,7 +24,8 @@ class MidLevel {
     absl::Duration deadline_reserve = absl::Milliseconds(5);
   };
 
-  MidLevel(const Options& options, const ReaderSource& reader, prometheus::Registry& registry, IoThread& io_thread);
+  MidLevel(const Options& options, const ReaderSource& reader, prometheus::Registry& registry, IoThread& io_thread,
+           std::shared_ptr<AccessControl> access);
 
   grpc::Service& service() { return server_; }
   // Further metrics, which are not in the registry.

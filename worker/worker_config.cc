@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/cli/access_config.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/net/asio_listener.h"
@@ -46,6 +47,15 @@ absl::Status ParseTls(const v1::WorkerConfig& config, WorkerOptions& options) {
   return tls.status();
 }
 
+absl::Status ParseAccess(const v1::WorkerConfig& config, WorkerOptions& options) {
+  absl::StatusOr<AccessRules> access =
+      sluice::ParseAccess(config.access(), options.rpc_server.tls, options.rpc_server.listen);
+  if (!access.ok()) return access.status();
+  options.rpc_server.uids = access->Uids();
+  options.access = *std::move(access);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config) {
@@ -57,6 +67,7 @@ absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config) 
   absl::Status status = ParseListen(config, options);
   status.Update(ParseTimes(config, options));
   status.Update(ParseTls(config, options));
+  if (status.ok()) status.Update(ParseAccess(config, options));
   if (options.data.empty())
     status.Update(absl::InvalidArgumentError("data: no folder is given; give the one with the worker-NNNN folders"));
   if (!options.admin.empty()) {

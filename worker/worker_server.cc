@@ -3,11 +3,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/cli/access_config.h"
 #include "lib/cli/descriptor_limit.h"
 #include "lib/cli/logging.h"
 #include "lib/net/clock.h"
 
 namespace sluice {
+namespace {
+
+void LogDisk(const std::string& folder, const absl::Status& state) {
+  if (state.ok()) return Log(LogLevel::kInfo, "a disk completes reads again", {{"folder", folder}});
+  Log(LogLevel::kError, "a disk is given up until it completes its reads", {{"folder", folder}, {"reason", state}});
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOptions& options, IoThread& io_thread) {
   RaiseDescriptorLimit();
@@ -29,10 +38,13 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
 
 WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread)
     : store_(std::move(store)),
+      data_check_([this] { return store_.CheckReadable(); }),
       metrics_(registry_),
+      access_(std::make_shared<AccessControl>(options.access, registry_, RefusedCallLog())),
       answer_watch_(io_thread),
-      sru_service_(store_, metrics_, answer_watch_.reports(), io_thread.context(), {.think_time = options.think_time}),
-      probe_service_(io_thread.context(), {}) {
+      sru_service_(store_, metrics_, answer_watch_.reports(), io_thread.context(),
+                   {.think_time = options.think_time, .access = access_, .disk = {.on_state = LogDisk}}),
+      probe_service_(io_thread.context(), {.access = access_}) {
   if (!answer_watch_.status().ok()) {
     Log(LogLevel::kWarning, "what TCP does cannot be seen", {{"reason", answer_watch_.status()}});
   }
@@ -59,10 +71,10 @@ absl::Status WorkerServer::Live() {
   return serving_ && !draining_ ? threads_.Look(Now()) : absl::OkStatus();
 }
 
-absl::Status WorkerServer::Ready() const {
+absl::Status WorkerServer::Ready() {
   if (draining_) return absl::UnavailableError("draining");
   if (!serving_) return absl::UnavailableError("not listening yet");
-  const absl::Status readable = store_.CheckReadable();
+  const absl::Status readable = data_check_.Look();
   return readable.ok() ? readable : absl::UnavailableError(absl::StrCat("data: ", readable.message()));
 }
 

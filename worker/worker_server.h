@@ -7,7 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "lib/net/io_thread.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_watch.h"
+#include "lib/storage/serving/data_check.h"
 #include "lib/storage/serving/probe_server.h"
 #include "lib/storage/serving/rpc_server.h"
 #include "lib/storage/serving/sru_server.h"
@@ -42,12 +44,14 @@ class WorkerServer {
   WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread);
   absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
   absl::Status Live();
-  absl::Status Ready() const;
+  absl::Status Ready();
 
   const StripeStore store_;
+  DataCheck data_check_;
   prometheus::Registry registry_;
   const ProcessMetrics process_metrics_;
   WorkerMetrics metrics_;
+  const std::shared_ptr<AccessControl> access_;
   AnswerWatch answer_watch_;
   SruServer sru_service_;
   ProbeServer probe_service_;

@@ -10,11 +10,7 @@
 #include "lib/net/asio_stream.h"
 
 namespace sluice {
-namespace {
-
-constexpr size_t kLookUpThreads = 4;
-
-}  // namespace
+namespace {}  // namespace
 
 AsioExecutor::AsioExecutor(Options options)
     : options_(std::move(options)),
@@ -35,7 +31,7 @@ void AsioExecutor::Stop() {
   context_.stop();
   if (thread_.joinable()) thread_.join();
   if (stream_threads_ != nullptr) stream_threads_->Stop();
-  if (look_ups_ != nullptr) look_ups_->stop();
+  look_ups_.Stop();
   std::vector<std::function<void()>> unrun;  // destroyed without the lock, since a destructor may post
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -138,11 +134,6 @@ void AsioExecutor::OnTimer() {
 
 std::shared_ptr<void> AsioExecutor::Resolve(const std::string& target, OnResolved on_resolved) {
   return StartResolution(*this, target, std::move(on_resolved));
-}
-
-void AsioExecutor::RunLookUp(std::function<void()> look_up) {
-  if (look_ups_ == nullptr) look_ups_ = std::make_unique<boost::asio::thread_pool>(kLookUpThreads);
-  boost::asio::post(*look_ups_, std::move(look_up));
 }
 
 std::unique_ptr<StreamSocket> AsioExecutor::Connect(const WorkerAddress& address, const ConnectOptions& options,

@@ -16,13 +16,13 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include "sluice/time_point.h"
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "lib/net/executor.h"
+#include "lib/net/look_up_threads.h"
 #include "lib/net/stream_threads.h"
 
 namespace sluice {
@@ -66,16 +66,13 @@ class AsioExecutor final : public Executor {
   void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
   void SetTimer(TimePoint time, std::function<void()> task) override;
   double Random() override { return std::uniform_real_distribution<double>()(random_); }
-  // Looks names up by getaddrinfo on a few threads. A name whose name server does not respond occupies one thread for
-  // long; the others remain for other names. The destructor waits for pending look-ups, since getaddrinfo cannot be
-  // cancelled.
+  // Looks names up by getaddrinfo on other threads (LookUpThreads). The destructor waits for pending look-ups, since
+  // getaddrinfo cannot be cancelled.
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
   std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
                                         StreamSocketEvents& events) override;
 
-  // Runs a look-up, which may block, on one of those threads. If the executor stops first, the look-up never runs. Call
-  // it on the link's thread.
-  void RunLookUp(std::function<void()> look_up);
+  LookUpThreads& look_ups() { return look_ups_; }
   const Options& options() const { return options_; }
 
   // Buffers for streams, used on the link's thread. All streams share them, since most are idle at any moment.
@@ -134,7 +131,7 @@ class AsioExecutor final : public Executor {
   std::string plaintext_buffer_;
 
   const std::unique_ptr<StreamThreads> stream_threads_;  // may be null
-  std::unique_ptr<boost::asio::thread_pool> look_ups_;   // null before the first name
+  LookUpThreads look_ups_;
 
   std::thread thread_;  // last: it uses all the others
 };

@@ -63,6 +63,13 @@ void RemoveDeadSocket(const Place& place) {
   if (dead) unlink(place.path.c_str());
 }
 
+// Identifies the file at a path: its device and its inode.
+std::pair<dev_t, ino_t> FileAt(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
 boost::asio::ip::tcp::endpoint TcpEndpointOf(const stream_protocol::endpoint& endpoint) {
   boost::asio::ip::tcp::endpoint tcp;
   std::memcpy(tcp.data(), endpoint.data(), endpoint.size());
@@ -97,12 +104,16 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     if (error) return Unavailable(address, "open a socket for", error);
     if (place.tcp) acceptor_.set_option(boost::asio::socket_base::reuse_address(true), error);
     if (!place.path.empty()) RemoveDeadSocket(place);
-    // Set the mode through the umask, so it applies from the first moment.
-    const mode_t umask_before = place.path.empty() ? 0 : umask(~options_.unix_mode & 0777);
+    // The file gets the mode of its socket, less the umask, which belongs to the whole process. So nobody may connect
+    // who must not, from the first moment.
+    if (!place.path.empty()) fchmod(acceptor_.native_handle(), options_.unix_mode);
     acceptor_.bind(place.endpoint, error);
-    if (!place.path.empty()) umask(umask_before);
     if (error) return Unavailable(address, "listen on", error);
-    path_ = place.path;
+    if (!place.path.empty()) {
+      path_ = place.path;
+      fchmodat(AT_FDCWD, path_.c_str(), options_.unix_mode, AT_SYMLINK_NOFOLLOW);
+      file_ = FileAt(path_);
+    }
     acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
     if (error) return Unavailable(address, "listen on", error);
     acceptor_.native_non_blocking(true, error);
@@ -118,7 +129,8 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     boost::system::error_code ignored;
     acceptor_.close(ignored);
     pause_.cancel();
-    if (!path_.empty()) unlink(path_.c_str());
+    // A process that was started since may have put its own socket there.
+    if (!path_.empty() && FileAt(path_) == file_) unlink(path_.c_str());
   }
 
  private:
@@ -182,6 +194,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
   boost::asio::basic_socket_acceptor<stream_protocol> acceptor_;
   boost::asio::steady_timer pause_;
   std::string path_;
+  std::pair<dev_t, ino_t> file_;  // of path_
   bool is_tcp_ = false;
 };
 

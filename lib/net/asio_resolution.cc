@@ -1,6 +1,7 @@
 #include "lib/net/asio_resolution.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>  // Boost 1.74 misses it in C++20
 #include <vector>
 
@@ -71,12 +72,14 @@ std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string&
     executor.Post([weak, addresses = std::move(parsed->addresses)] { Answer(weak, addresses); });
     return question;
   }
-  executor.RunLookUp([&executor, weak, host = std::move(parsed->host), port = parsed->port] {
-    if (weak.expired()) return;  // the caller has dropped the look-up
-    const auto& look_up = executor.options().look_up;
-    executor.Post(
-        [weak, answer = look_up != nullptr ? look_up(host, port) : LookUp(host, port)] { Answer(weak, answer); });
-  });
+  const auto look_up = [&executor, weak, host = parsed->host, port = parsed->port]() -> std::optional<bool> {
+    if (weak.expired()) return std::nullopt;  // the caller has dropped the look-up
+    const auto& of_test = executor.options().look_up;
+    const auto answer = of_test != nullptr ? of_test(host, port) : LookUp(host, port);
+    executor.Post([weak, answer] { Answer(weak, answer); });
+    return answer.ok();
+  };
+  executor.look_ups().Run(parsed->host, look_up);
   return question;
 }
 

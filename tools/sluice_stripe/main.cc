@@ -31,7 +31,8 @@
 namespace sluice {
 namespace {
 
-// The given flags and the options parsed from them. Exactly one of the three modes is selected: stripe, show, verify.
+// The given flags and the options parsed from them. Exactly one of the modes is selected: stripe, show,
+// verify, recover.
 struct Flags {
   std::string input;  // a path, or "-"
   std::string out;
@@ -43,6 +44,7 @@ struct Flags {
   std::string show;
   std::string verify;
   bool partial = false;
+  std::string recover;
   StripeSpec spec;
 };
 
@@ -63,6 +65,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--force", flags.force, "Replace an existing file of this name");
   app.add_option("--show", flags.show, "Print a manifest as JSON")->type_name("MANIFEST");
   app.add_option("--verify", flags.verify, "Read all stripes in a folder and check every checksum")->type_name("DIR");
+  app.add_option("--recover", flags.recover,
+                 "Complete files in a folder whose run was killed while it replaced them; so does each later run")
+      ->type_name("DIR");
   app.add_flag("--partial", flags.partial, "With --verify: allow that folders of some workers are not on this machine");
 }
 
@@ -126,8 +131,9 @@ absl::Status ConfigureStriping(Flags& flags) {
 }
 
 absl::Status Configure(Flags& flags) {
-  const int modes = !flags.input.empty() + !flags.show.empty() + !flags.verify.empty();
-  if (modes != 1) return absl::InvalidArgumentError("give one of: a file to stripe, --show MANIFEST, --verify DIR");
+  const int modes = !flags.input.empty() + !flags.show.empty() + !flags.verify.empty() + !flags.recover.empty();
+  if (modes != 1)
+    return absl::InvalidArgumentError("give one of: a file to stripe, --show MANIFEST, --verify DIR, --recover DIR");
   return flags.input.empty() ? absl::OkStatus() : ConfigureStriping(flags);
 }
 
@@ -227,6 +233,7 @@ int main(int argc, char** argv) {
                              .run =
                                  [&] {
                                    if (!flags.show.empty()) return sluice::Show(flags.show);
+                                   if (!flags.recover.empty()) return sluice::RecoverStripes(flags.recover);
                                    if (!flags.verify.empty()) return sluice::Verify(flags.verify, flags.partial);
                                    return sluice::Stripe(flags.spec, flags.input);
                                  }});

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "lib/net/clock.h"
 #include "lib/storage/serving/deadline.h"
 #include "lib/storage/serving/grpc_status.h"
 #include "lib/storage/stripe/crc32c.h"
@@ -60,8 +61,8 @@ uint64_t HeldBytes(const ReadHeader& header, int64_t segment_bytes) {
 // One read of one client. gRPC runs its methods one after the other, except OnCancel, which only touches the stream.
 class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
  public:
-  ReadReactor(std::shared_ptr<ReadStream> stream, std::shared_ptr<ReadAdmission::Read> admission)
-      : admission_(std::move(admission)), stream_(std::move(stream)) {
+  ReadReactor(std::shared_ptr<ReadStream> stream, std::shared_ptr<AnswerMemory::Share> memory)
+      : memory_(std::move(memory)), stream_(std::move(stream)) {
     AskForPart();
   }
 
@@ -70,14 +71,14 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
       stream_->Cancel();
       Finish(grpc::Status::CANCELLED);
     } else {
-      admission_->OnTaken(std::chrono::steady_clock::now());
+      memory_->OnTaken();
       AskForPart();
     }
   }
 
   void OnCancel() override { stream_->Cancel(); }
   void OnDone() override {
-    admission_->OnOver();  // the context is gone after this
+    memory_->OnOver();  // the context is gone after this
     delete this;
   }
 
@@ -91,39 +92,38 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
   void OnPart(absl::StatusOr<ReadPart> part) {
     // The reactor destroys the stream, which cancels its fetches.
     if (!part.ok()) return Finish(ToGrpc(part.status()));
+    memory_->OnOffered(Now());
     const bool last = std::holds_alternative<ReadSummary>(*part);
     response_ = ToResponse(*std::move(part));
     if (last) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&response_);
   }
 
-  const std::shared_ptr<ReadAdmission::Read> admission_;  // the stream has it, too
+  const std::shared_ptr<AnswerMemory::Share> memory_;  // the stream has it, too
   const std::shared_ptr<ReadStream> stream_;
   v1::ReadResponse response_;
-};
-
-class RefusedRead final : public grpc::ServerWriteReactor<v1::ReadResponse> {
- public:
-  explicit RefusedRead(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
 };
 
 }  // namespace
 
 grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServerContext* context,
                                                               const v1::ReadRequest* request) {
+  if (access_ != nullptr) {
+    if (absl::Status allowed = access_->Check(*context, "BlockService/Read", request->file()); !allowed.ok()) {
+      return new RefusedStream<v1::ReadResponse>(allowed);
+    }
+  }
   std::shared_ptr<BlockReader> reader = source_();
-  if (!reader) return new RefusedRead({grpc::StatusCode::UNAVAILABLE, "no worker is known yet"});
+  if (!reader) return new RefusedStream<v1::ReadResponse>(absl::UnavailableError("no worker is known yet"));
   const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
-  const auto admission = std::make_shared<ReadAdmission::Read>(
-      admission_, [context] { context->TryCancel(); }, std::chrono::steady_clock::now());
+  const auto memory = std::make_shared<AnswerMemory::Share>(memory_, [context] { context->TryCancel(); });
   ReadOptions options{.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)};
-  options.admit = [admission, segment_bytes = segment_bytes_.load()](const ReadHeader& header) {
-    return admission->Admit(HeldBytes(header, segment_bytes), std::chrono::steady_clock::now());
+  options.admit = [memory, segment_bytes = segment_bytes_.load()](const ReadHeader& header) {
+    return memory->Take(HeldBytes(header, segment_bytes), Now());
   };
   // gRPC owns the reactor until OnDone, which deletes it.
   std::shared_ptr<ReadStream> stream = reader->Open(request->file(), block, options);
-  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)), admission);
+  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)), memory);
 }
 
 }  // namespace sluice

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -9,7 +8,8 @@
 #include "sluice/v1/block_service.grpc.pb.h"
 
 #include "lib/storage/blocks/reader_source.h"
-#include "lib/storage/serving/read_admission.h"
+#include "lib/storage/serving/access_control.h"
+#include "lib/storage/serving/answer_memory.h"
 
 namespace sluice {
 
@@ -22,13 +22,14 @@ class BlockServer final : public v1::BlockService::CallbackService {
   // its client is slow.
   static constexpr uint64_t kMaxHeldBytes = uint64_t{1} << 30;
 
-  // If a read finds too little memory, reads whose clients have taken nothing for this time are cancelled.
-  static constexpr std::chrono::seconds kStallTimeout{30};
-
   // Each read gets its reader from `source`, and ends with Unavailable if that returns null. A read ends with
   // ResourceExhausted if it and the current reads would hold more than `max_held_bytes`. It has then requested no SRU.
-  explicit BlockServer(ReaderSource source, uint64_t max_held_bytes = kMaxHeldBytes)
-      : source_(std::move(source)), admission_(std::make_shared<ReadAdmission>(max_held_bytes, kStallTimeout)) {}
+  // `access` is null: each call is allowed.
+  explicit BlockServer(ReaderSource source, uint64_t max_held_bytes = kMaxHeldBytes,
+                       std::shared_ptr<AccessControl> access = nullptr)
+      : source_(std::move(source)),
+        access_(std::move(access)),
+        memory_(std::make_shared<AnswerMemory>(max_held_bytes)) {}
 
   // Sets BlockReader::Options::segment_bytes of future readers.
   void SetSegmentBytes(int64_t bytes) { segment_bytes_ = bytes; }
@@ -38,7 +39,8 @@ class BlockServer final : public v1::BlockService::CallbackService {
 
  private:
   const ReaderSource source_;
-  const std::shared_ptr<ReadAdmission> admission_;  // also for reads that have just ended
+  const std::shared_ptr<AccessControl> access_;  // null: each call is allowed
+  const std::shared_ptr<AnswerMemory> memory_;   // also for reads that have just ended
   std::atomic<int64_t> segment_bytes_ = BlockReader::Options().segment_bytes;
 };
 

@@ -97,13 +97,13 @@ absl::StatusOr<BlockCache::Request> MidLevelServer::RequestBelow(const grpc::Cal
 class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
  public:
   SruCall(MidLevelServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
-      : server_(server), answer_(server.answers_), left_(request.length()) {
+      : server_(server), answer_(server.answers_, [&context] { context.TryCancel(); }), left_(request.length()) {
     if (const auto report = server_.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
     absl::StatusOr<BlockCache::Request> below = server_.RequestBelow(context, request);
     status_ = below.status();
-    if (status_.ok()) status_ = answer_.Take(std::min(left_, kSruMessageBytes));
+    if (status_.ok()) status_ = answer_.Take(std::min(left_, kSruMessageBytes), Now());
     if (!status_.ok()) {
       Finish(ToGrpc(status_));
       return;
@@ -115,6 +115,7 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
   }
 
   void OnWriteDone(bool ok) override {
+    answer_.OnTaken();
     if (!ok) return End(absl::CancelledError("the client is gone"));
     sent_bytes_ += response_.data().size();
     AskForPiece();
@@ -131,6 +132,7 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
   }
 
   void OnDone() override {
+    answer_.OnOver();
     server_.metrics_.CountCall(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
     if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece was sent with the status
     server_.metrics_.AddSentBytes(sent_bytes_);
@@ -164,6 +166,7 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
     response_.set_data(std::move(range->data));
     piece_.offset += piece_.length;
     left_ -= piece_.length;
+    answer_.OnOffered(Now());
     if (left_ == 0) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&response_);
   }
@@ -190,12 +193,12 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
 // One ReadManifest. Owns itself from construction to OnDone. The callback of the cache finishes it, on any thread.
 class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
-  ManifestCall(MidLevelServer& server, const grpc::CallbackServerContext& context,
-               const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
-      : server_(server), answer_(server.answers_), response_(response) {
+  ManifestCall(MidLevelServer& server, grpc::CallbackServerContext& context, const v1::ReadManifestRequest& request,
+               v1::ReadManifestResponse& response)
+      : server_(server), answer_(server.answers_, [&context] { context.TryCancel(); }), response_(response) {
     absl::StatusOr<BlockCache::Request> below = server_.RequestBelow(context, request);
     status_ = below.status();
-    if (status_.ok()) status_ = answer_.Take(request.length());
+    if (status_.ok()) status_ = answer_.Take(request.length(), Now());
     if (!status_.ok()) {
       Finish(ToGrpc(status_));
       return;
@@ -207,6 +210,7 @@ class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
         response_.set_total_bytes(range->file_bytes);
         response_.set_data(std::move(range->data));
       }
+      answer_.OnOffered(Now());
       Finish(ToGrpc(status_));
     });
   }
@@ -217,6 +221,7 @@ class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
   }
 
   void OnDone() override {
+    answer_.OnOver();
     server_.metrics_.CountManifestRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
     delete this;
   }
@@ -232,12 +237,23 @@ class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
 
 grpc::ServerWriteReactor<v1::ReadSruResponse>* MidLevelServer::ReadSru(grpc::CallbackServerContext* context,
                                                                        const v1::ReadSruRequest* request) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadSru", request->file()); !allowed.ok()) {
+      return new RefusedStream<v1::ReadSruResponse>(allowed);
+    }
+  }
   return new SruCall(*this, *context, *request);
 }
 
 grpc::ServerUnaryReactor* MidLevelServer::ReadManifest(grpc::CallbackServerContext* context,
                                                        const v1::ReadManifestRequest* request,
                                                        v1::ReadManifestResponse* response) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadManifest", request->file());
+        !allowed.ok()) {
+      return new RefusedCall(allowed);
+    }
+  }
   // A reader requests the manifest from its beginning when its own copy has become useless. The copy in this cache is
   // useless too, then.
   if (const auto name = NameBelow(*request); name.ok() && request->offset() == 0) cache_.Forget(*name);

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/storage/blocks/block_cache.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_memory.h"
 #include "lib/storage/serving/worker_metrics.h"
 #include "lib/tcp/tcp_report.h"
@@ -26,9 +29,15 @@ class MidLevelServer final : public v1::SruService::CallbackService {
     absl::Duration deadline_reserve = absl::Milliseconds(5);
     // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
+    std::chrono::nanoseconds stall_timeout = AnswerMemory::kStallTimeout;
+    std::shared_ptr<AccessControl> access = nullptr;  // null: each call is allowed
   };
   MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)
-      : cache_(cache), metrics_(metrics), reports_(reports), options_(options), answers_(options.max_answer_bytes) {}
+      : cache_(cache),
+        metrics_(metrics),
+        reports_(reports),
+        options_(options),
+        answers_(std::make_shared<AnswerMemory>(options.max_answer_bytes, options.stall_timeout)) {}
 
   grpc::ServerWriteReactor<v1::ReadSruResponse>* ReadSru(grpc::CallbackServerContext* context,
                                                          const v1::ReadSruRequest* request) override;
@@ -47,7 +56,7 @@ class MidLevelServer final : public v1::SruService::CallbackService {
   WorkerMetrics& metrics_;
   TcpReports& reports_;
   const Options options_;
-  AnswerMemory answers_;
+  const std::shared_ptr<AnswerMemory> answers_;
 };
 
 }  // namespace sluice

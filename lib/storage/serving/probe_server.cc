@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lib/net/clock.h"
 #include "lib/storage/serving/grpc_status.h"
 #include "lib/tcp/peer_name.h"
 
@@ -39,12 +40,18 @@ v1::TcpConnection ToMessage(const TcpSocket& socket) {
 // One Probe. Owns itself from construction to OnDone.
 class ProbeServer::ProbeCall final : public grpc::ServerUnaryReactor {
  public:
-  ProbeCall(ProbeServer& server, const v1::ProbeRequest& request, v1::ProbeResponse& response)
-      : answer_(server.answers_) {
-    Finish(ToGrpc(Answer(request, response)));
+  ProbeCall(ProbeServer& server, grpc::CallbackServerContext& context, const v1::ProbeRequest& request,
+            v1::ProbeResponse& response)
+      : answer_(server.answers_, [&context] { context.TryCancel(); }) {
+    const absl::Status status = Answer(request, response);
+    answer_.OnOffered(Now());
+    Finish(ToGrpc(status));
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    answer_.OnOver();
+    delete this;
+  }
 
  private:
   absl::Status Answer(const v1::ProbeRequest& request, v1::ProbeResponse& response) {
@@ -52,7 +59,7 @@ class ProbeServer::ProbeCall final : public grpc::ServerUnaryReactor {
       return absl::InvalidArgumentError(
           absl::StrCat("payload_bytes is ", request.payload_bytes(), "; it must be at most ", kMaxProbePayloadBytes));
     }
-    absl::Status status = answer_.Take(request.payload_bytes());
+    absl::Status status = answer_.Take(request.payload_bytes(), Now());
     if (status.ok()) response.mutable_payload()->resize(request.payload_bytes());
     return status;
   }
@@ -109,14 +116,25 @@ absl::StatusOr<std::vector<TcpSocket>> ProbeServer::ConnectionsFrom(const TcpEnd
   return sockets;
 }
 
-grpc::ServerUnaryReactor* ProbeServer::Probe(grpc::CallbackServerContext*, const v1::ProbeRequest* request,
+grpc::ServerUnaryReactor* ProbeServer::Probe(grpc::CallbackServerContext* context, const v1::ProbeRequest* request,
                                              v1::ProbeResponse* response) {
-  return new ProbeCall(*this, *request, *response);
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "ProbeService/Probe", std::nullopt); !allowed.ok()) {
+      return new RefusedCall(allowed);
+    }
+  }
+  return new ProbeCall(*this, *context, *request, *response);
 }
 
 grpc::ServerUnaryReactor* ProbeServer::GetTcpCounters(grpc::CallbackServerContext* context,
                                                       const v1::GetTcpCountersRequest*,
                                                       v1::GetTcpCountersResponse* response) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "ProbeService/GetTcpCounters", std::nullopt);
+        !allowed.ok()) {
+      return new RefusedCall(allowed);
+    }
+  }
   return new CountersCall(*this, context->peer(), *response);
 }
 

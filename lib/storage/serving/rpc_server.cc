@@ -8,7 +8,10 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -25,12 +28,31 @@ namespace {
 constexpr uint64_t kSpareDescriptors = 64;
 // A client must complete TLS and send the preface of HTTP/2 within this time. gRPC's default is two minutes.
 constexpr int kHandshakeTimeoutMs = 10'000;
+// A client may send a PING this often, for its own keepalive. The connection ends at the third one that comes earlier.
+constexpr int kMinPingIntervalMs = 20'000;
+constexpr int kMaxEarlyPings = 2;
 constexpr absl::Duration kMaxDrain = absl::Hours(24 * 365);  // the range of the wall clock ends not much later
 
 // Returns the address with the port of `bound`.
 std::string WithPort(const std::string& address, const std::string& bound) {
   if (IsUnixAddress(address)) return address;
   return address.substr(0, address.rfind(':')) + bound.substr(bound.rfind(':'));
+}
+
+void AddKeepalive(const RpcServer::Options& options, grpc::ServerBuilder& builder) {
+  const auto milliseconds = [](absl::Duration time) { return static_cast<int>(absl::ToInt64Milliseconds(time)); };
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(options.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kMaxEarlyPings);
+}
+
+// gRPC's PING waits behind bytes that the client's kernel does not take, so the kernel must give these up itself. The
+// call fails for a Unix socket, whose client cannot vanish.
+void GiveUpUnsent(int fd, absl::Duration time) {
+  const auto milliseconds = static_cast<unsigned int>(absl::ToInt64Milliseconds(time));
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
 }
 
 uint64_t MaxDescriptors() {
@@ -54,12 +76,18 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   builder.SetResourceQuota(grpc::ResourceQuota("sluice").Resize(options.memory_bytes));
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  AddKeepalive(options, builder);
   // Disable the probe of the bandwidth-delay product: requests are small, so their window need not grow. The probe
   // would send a ping with each response, and an acknowledgement of its echo. These would be two of ten packets through
   // the bottleneck, and no budget counts them.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *credentials);
+  for (const uint32_t uid : options.uids) {
+    const auto of_user = MakeServerCredentials(options.tls, uid);
+    if (!of_user.ok()) return of_user.status();
+    server->acceptors_[uid] = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *of_user);
+  }
   server->server_ = builder.BuildAndStart();
   if (!server->server_) return absl::UnavailableError("gRPC cannot start a server");
   if (absl::Status listens = server->Listen(options.listen); !listens.ok()) {
@@ -72,7 +100,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
 }
 
 RpcServer::RpcServer(const Options& options)
-    : drain_delay_(options.drain_delay),
+    : keepalive_(options.keepalive_time + options.keepalive_timeout),
+      drain_delay_(options.drain_delay),
       drain_timeout_(options.drain_timeout),
       on_refused_(options.on_refused),
       max_descriptors_(MaxDescriptors()),
@@ -81,9 +110,11 @@ RpcServer::RpcServer(const Options& options)
 
 absl::Status RpcServer::Listen(const std::vector<std::string>& addresses) {
   absl::Status status;
+  // The rules of access tell the users apart.
+  const AsioListener::Options listener_options{.unix_mode = acceptors_.empty() ? 0600U : 0666U, .tls = nullptr};
   executor_->Await([&] {
     for (const std::string& address : addresses) {
-      auto listener = AsioListener::Listen(*executor_, address, {.tls = nullptr},
+      auto listener = AsioListener::Listen(*executor_, address, listener_options,
                                            [this](const AcceptedConnection& connection) { Take(connection); });
       status.Update(listener.status());
       if (!listener.ok()) return;
@@ -103,9 +134,11 @@ void RpcServer::Take(const AcceptedConnection& connection) {
     if (on_refused_ != nullptr) on_refused_(connection.peer);
     return;
   }
+  GiveUpUnsent(fd, keepalive_);
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters accepted;
   accepted.fd = fd;
-  acceptor_->HandleNewConnection(&accepted);
+  const auto of_user = connection.client.has_value() ? acceptors_.find(*connection.client) : acceptors_.end();
+  (of_user == acceptors_.end() ? acceptor_ : of_user->second)->HandleNewConnection(&accepted);
 }
 
 void RpcServer::CloseListeners() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,9 +43,16 @@ class RpcServer {
     // IP:port, localhost:port, unix:PATH or unix-abstract:NAME; port 0 selects a free port.
     std::vector<std::string> listen;
     std::optional<ServerTls> tls;  // for all addresses, Unix sockets included; absent: no TLS
+    // Users whose processes AccessControl must tell apart on Unix sockets; it sees no user of other processes. If there
+    // are any, each process may connect, otherwise only those of the own user.
+    std::vector<uint32_t> uids;
     bool reflection = false;
     size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
     int max_request_bytes = 64 << 10;
+    // A client that has sent nothing for this time is sent a PING. If no answer comes within the timeout, or a client's
+    // kernel takes no byte for both together, the connection and its calls end.
+    absl::Duration keepalive_time = absl::Seconds(30);
+    absl::Duration keepalive_timeout = absl::Seconds(10);
     absl::Duration drain_timeout = absl::Seconds(10);
     // How long a drain reports NOT_SERVING before it refuses calls, so that clients and load balancers notice.
     absl::Duration drain_delay;
@@ -78,6 +86,7 @@ class RpcServer {
   void Take(const AcceptedConnection& connection);
   void CloseListeners();
 
+  const absl::Duration keepalive_;  // time and timeout together
   const absl::Duration drain_delay_;
   const absl::Duration drain_timeout_;
   const std::function<void(const std::string& peer)> on_refused_;
@@ -86,7 +95,9 @@ class RpcServer {
   HealthService health_;
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+  Acceptor acceptor_;
+  std::map<uint32_t, Acceptor> acceptors_;  // for connections of these users
   std::unique_ptr<grpc::Server> server_;
   const std::unique_ptr<AsioExecutor> executor_;
   std::vector<std::unique_ptr<AsioListener>> listeners_;  // on the executor's thread

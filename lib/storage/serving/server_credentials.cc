@@ -3,6 +3,8 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include "lib/storage/serving/access_control.h"
+
 namespace sluice {
 namespace {
 
@@ -23,6 +25,15 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
     options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   }
   return grpc::experimental::TlsServerCredentials(options);
+}
+
+// gRPC's insecure credentials carry no identity. The local ones add no byte to a connection either.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const std::optional<ServerTls>& tls,
+                                                                               uint32_t uid) {
+  absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      tls.has_value() ? MakeServerCredentials(tls) : grpc::experimental::LocalServerCredentials(UDS);
+  if (credentials.ok()) (*credentials)->SetAuthMetadataProcessor(std::make_shared<UidProcessor>(uid));
+  return credentials;
 }
 
 }  // namespace sluice

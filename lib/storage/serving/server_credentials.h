@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -14,5 +15,9 @@ namespace sluice {
 // files every second. Connections made after a change use the new files; existing connections keep the old ones.
 // Returns the errors of ValidateServerTls.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const std::optional<ServerTls>& tls);
+
+// The same for connections of one user on Unix sockets: AccessControl sees the user.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const std::optional<ServerTls>& tls,
+                                                                               uint32_t uid);
 
 }  // namespace sluice

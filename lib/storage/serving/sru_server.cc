@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <utility>  // Boost 1.74 misses it in C++20
 
@@ -11,41 +10,59 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "absl/status/status.h"
+#include "lib/net/clock.h"
 #include "lib/storage/serving/grpc_status.h"
 
 namespace sluice {
+namespace {
+
+DiskPool::Options Observed(DiskPool::Options options, WorkerMetrics& metrics) {
+  options.on_state = [&metrics, on_state = std::move(options.on_state)](const std::string& folder,
+                                                                        const absl::Status& state) {
+    metrics.OnDisk(/*silent=*/!state.ok());
+    if (on_state != nullptr) on_state(folder, state);
+  };
+  return options;
+}
+
+}  // namespace
 
 // One ReadSru. It reads a piece of the range when gRPC has taken the previous piece. Owns itself from construction to
 // OnDone. gRPC runs its methods one after the other, except OnCancel.
 class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
  public:
   SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
-      : server_(server), request_(request), answer_(server.answers_), next_(request.offset()), left_(request.length()) {
+      : server_(server),
+        request_(request),
+        answer_(server.answers_, [&context] { context.TryCancel(); }),
+        next_(request.offset()),
+        left_(request.length()) {
     if (const auto report = server.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
-    status_ = answer_.Take(std::min(left_, kSruMessageBytes));
-    // Check the whole range before sending the first of several pieces, since the last may not exist.
-    if (status_.ok() && left_ > kSruMessageBytes) {
-      status_ = server_.store_.CheckRange(request.worker(), request.file(), request.replica(), next_, left_);
+    const ThinkTime::Options& think = server.options_.think_time;
+    if (think.usual > absl::ZeroDuration() || think.tail_share > 0) {
+      timer_ = std::make_shared<boost::asio::steady_timer>(server.context_);
     }
-    if (status_.ok()) status_ = Read();
-    // Draw only for existing data: a number without a worker must not take memory for its draws.
-    const absl::Duration think_time = status_.ok() ? server_.think_time_.Next(request.worker()) : absl::ZeroDuration();
-    if (think_time > absl::ZeroDuration()) {
-      Think(think_time);
-    } else {
+    status_ = answer_.Take(std::min(left_, kSruMessageBytes), Now());
+    if (!status_.ok()) {
       Send();
+      return;
     }
+    // Check the whole range before sending the first of several pieces, since the last may not exist.
+    Read(left_ > kSruMessageBytes ? left_ : 0, [this](absl::StatusOr<DiskBytes> bytes) { OnFirst(std::move(bytes)); });
   }
 
   void OnWriteDone(bool ok) override {
+    answer_.OnTaken();
     if (ok) {
       sent_bytes_ += response_.data().size();
-      status_ = Read();
-    } else {
-      status_ = absl::CancelledError("the client is gone");
+      return Read(0, [this](absl::StatusOr<DiskBytes> bytes) {
+        OnPiece(std::move(bytes));
+        Send();
+      });
     }
+    status_ = absl::CancelledError("the client is gone");
     Send();
   }
 
@@ -56,6 +73,7 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
   }
 
   void OnDone() override {
+    answer_.OnOver();
     server_.metrics_.CountCall(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
     if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece was sent with the status
     server_.metrics_.AddSentBytes(sent_bytes_);
@@ -63,32 +81,52 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
   }
 
  private:
-  // Reads the next piece. It blocks this thread of gRPC while the disk reads: stripes are usually in the page cache,
-  // and gRPC has more threads.
-  absl::Status Read() {
-    const uint32_t bytes = std::min(left_, kSruMessageBytes);
-    const auto start = std::chrono::steady_clock::now();
+  // Reads the next piece. `done` may have ended the call when this returns.
+  void Read(uint32_t check_length, DiskPool::Done done) {
     // If the file is restriped during the read, the pieces mix both versions; the reader's checksum detects it.
-    absl::Status status = server_.store_.Read(request_.worker(), request_.file(), request_.replica(), next_, bytes,
-                                              response_.mutable_data());
-    server_.metrics_.ObserveRead(absl::FromChrono(std::chrono::steady_clock::now() - start));
-    next_ += bytes;
-    left_ -= bytes;
-    return status;
+    server_.disk_.ReadRange(
+        {.worker = request_.worker(),
+         .file = request_.file(),
+         .replica = request_.replica(),
+         .offset = next_,
+         .length = std::min(left_, kSruMessageBytes),
+         .check_length = check_length},
+        [&metrics = server_.metrics_](std::chrono::nanoseconds elapsed) {
+          metrics.ObserveRead(absl::FromChrono(elapsed));
+        },
+        std::move(done));
+  }
+
+  void OnPiece(absl::StatusOr<DiskBytes> bytes) {
+    status_ = bytes.status();
+    if (!status_.ok()) return;
+    const uint32_t length = std::min(left_, kSruMessageBytes);
+    next_ += length;
+    left_ -= length;
+    response_.set_data(std::move(bytes->data));
+  }
+
+  void OnFirst(absl::StatusOr<DiskBytes> bytes) {
+    OnPiece(std::move(bytes));
+    // Draw only for existing data: a number without a worker must not take memory for its draws.
+    const absl::Duration think_time = status_.ok() ? server_.think_time_.Next(request_.worker()) : absl::ZeroDuration();
+    if (think_time <= absl::ZeroDuration()) return Send();
+    boost::asio::post(server_.context_, [this, think_time] { Think(think_time); });
   }
 
   // Sends the piece that was read. After it, only gRPC may touch the call.
   void Send() {
+    answer_.OnOffered(Now());
     if (!status_.ok()) return Finish(ToGrpc(status_));
     if (left_ == 0) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&response_);
   }
 
+  // On the context's thread, as the cancel.
   void Think(absl::Duration time) {
-    timer_ = std::make_shared<boost::asio::steady_timer>(server_.context_);
-    timer_->expires_after(absl::ToChronoNanoseconds(time));
+    timer_->expires_after(cancelled_ ? std::chrono::nanoseconds(0) : absl::ToChronoNanoseconds(time));
     timer_->async_wait([this](const boost::system::error_code& error) {
-      if (error) status_ = absl::CancelledError("cancelled");
+      if (error || cancelled_) status_ = absl::CancelledError("cancelled");
       Send();
     });
   }
@@ -108,27 +146,39 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
 // One ReadManifest. Owns itself from construction to OnDone.
 class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
-  ManifestCall(SruServer& server, const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
-      : server_(server), answer_(server.answers_) {
+  ManifestCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadManifestRequest& request,
+               v1::ReadManifestResponse& response)
+      : server_(server), answer_(server.answers_, [&context] { context.TryCancel(); }) {
     // Take no memory for a request that is too long: the store refuses it.
-    if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length());
-    if (status_.ok()) status_ = Read(request, response);
-    Finish(ToGrpc(status_));
+    if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length(), Now());
+    if (!status_.ok()) {
+      End();
+      return;
+    }
+    server_.disk_.ReadManifest(request.worker(), request.file(), request.offset(), request.length(),
+                               [this, &response](absl::StatusOr<DiskBytes> bytes) {
+                                 status_ = bytes.status();
+                                 if (bytes.ok()) {
+                                   response.set_data(std::move(bytes->data));
+                                   response.set_total_bytes(bytes->total_bytes);
+                                 }
+                                 End();
+                               });
   }
 
   void OnCancel() override { cancelled_ = true; }
 
   void OnDone() override {
+    answer_.OnOver();
     server_.metrics_.CountManifestRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
     delete this;
   }
 
  private:
-  absl::Status Read(const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response) {
-    const absl::StatusOr<uint64_t> total = server_.store_.ReadManifest(
-        request.worker(), request.file(), request.offset(), request.length(), response.mutable_data());
-    if (total.ok()) response.set_total_bytes(*total);
-    return total.status();
+  // After it, only gRPC may touch the call.
+  void End() {
+    answer_.OnOffered(Now());
+    Finish(ToGrpc(status_));
   }
 
   SruServer& server_;
@@ -137,14 +187,36 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
   std::atomic<bool> cancelled_ = false;
 };
 
+SruServer::SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports,
+                     boost::asio::io_context& context, const Options& options)
+    : metrics_(metrics),
+      reports_(reports),
+      context_(context),
+      options_(options),
+      think_time_(options.think_time),
+      answers_(std::make_shared<AnswerMemory>(options.max_answer_bytes, options.stall_timeout)),
+      disk_(store, Observed(options.disk, metrics)) {}
+
 grpc::ServerWriteReactor<v1::ReadSruResponse>* SruServer::ReadSru(grpc::CallbackServerContext* context,
                                                                   const v1::ReadSruRequest* request) {
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadSru", request->file()); !allowed.ok()) {
+      return new RefusedStream<v1::ReadSruResponse>(allowed);
+    }
+  }
   return new SruCall(*this, *context, *request);
 }
 
-grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext*, const v1::ReadManifestRequest* request,
+grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext* context,
+                                                  const v1::ReadManifestRequest* request,
                                                   v1::ReadManifestResponse* response) {
-  return new ManifestCall(*this, *request, *response);
+  if (options_.access != nullptr) {
+    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadManifest", request->file());
+        !allowed.ok()) {
+      return new RefusedCall(allowed);
+    }
+  }
+  return new ManifestCall(*this, *context, *request, *response);
 }
 
 }  // namespace sluice

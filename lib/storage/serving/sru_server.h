@@ -1,10 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/answer_memory.h"
+#include "lib/storage/serving/disk_reads.h"
 #include "lib/storage/serving/think_time.h"
 #include "lib/storage/serving/worker_metrics.h"
 #include "lib/storage/stripe/stripe_store.h"
@@ -17,9 +21,9 @@ class io_context;
 namespace sluice {
 
 // The SruService over the stripes of one store. A slow client costs the memory of the next piece of its SRU, and of the
-// previous piece within gRPC. There is one for each process, for all of its workers. Thread-safe. The store, the
-// metrics, the reports and the context must outlive the grpc::Server that it is registered with. The context must run
-// until then.
+// previous piece within gRPC. Disks are read on threads of their own: see DiskReads. There is one for each process, for
+// all of its workers. Thread-safe. The store, the metrics, the reports and the context must outlive the grpc::Server
+// that it is registered with. The context must run until then.
 class SruServer : public v1::SruService::CallbackService {
  public:
   struct Options {
@@ -27,16 +31,12 @@ class SruServer : public v1::SruService::CallbackService {
     ThinkTime::Options think_time;
     // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
+    std::chrono::nanoseconds stall_timeout = AnswerMemory::kStallTimeout;
+    std::shared_ptr<AccessControl> access = nullptr;  // null: each call is allowed
+    DiskPool::Options disk;                           // the threads of each worker's folder
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
-            const Options& options)
-      : store_(store),
-        metrics_(metrics),
-        reports_(reports),
-        context_(context),
-        options_(options),
-        think_time_(options.think_time),
-        answers_(options.max_answer_bytes) {}
+            const Options& options);
 
   grpc::ServerWriteReactor<v1::ReadSruResponse>* ReadSru(grpc::CallbackServerContext* context,
                                                          const v1::ReadSruRequest* request) override;
@@ -47,13 +47,13 @@ class SruServer : public v1::SruService::CallbackService {
   class SruCall;
   class ManifestCall;
 
-  const StripeStore& store_;
   WorkerMetrics& metrics_;
   TcpReports& reports_;
   boost::asio::io_context& context_;
   const Options options_;
   ThinkTime think_time_;
-  AnswerMemory answers_;
+  const std::shared_ptr<AnswerMemory> answers_;
+  DiskReads disk_;
 };
 
 }  // namespace sluice

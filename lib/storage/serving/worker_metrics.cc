@@ -1,11 +1,13 @@
 #include "lib/storage/serving/worker_metrics.h"
 
 #include "lib/telemetry/metric_families.h"
+#include "prometheus/registry.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::array<const char*, 6> kOutcomes = {"ok", "not_found", "out_of_range", "invalid", "cancelled", "error"};
+constexpr std::array<const char*, 7> kOutcomes = {"ok",        "not_found", "out_of_range", "invalid",
+                                                  "cancelled", "data_loss", "error"};
 
 }  // namespace
 
@@ -21,6 +23,8 @@ WorkerOutcome OutcomeOf(const absl::Status& status) {
       return WorkerOutcome::kInvalid;
     case absl::StatusCode::kCancelled:
       return WorkerOutcome::kCancelled;
+    case absl::StatusCode::kDataLoss:
+      return WorkerOutcome::kDataLoss;
     default:
       return WorkerOutcome::kError;
   }
@@ -32,6 +36,11 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry)
       manifest_requests_(MakeCounters(registry, "sluice_worker_manifest_requests_total",
                                       "Manifest requests that were answered.", "outcome", kOutcomes)),
       sent_bytes_(MakeCounter(registry, "sluice_worker_sent_bytes_total", "Payload bytes of the SRUs answered.")),
+      silent_disks_(prometheus::BuildGauge()
+                        .Name("sluice_worker_silent_disks")
+                        .Help("Data folders whose disk has not completed a read in time.")
+                        .Register(registry)
+                        .Add({})),
       read_seconds_(MakeHistogram(registry, "sluice_worker_read_seconds", "Time to read a range of a stripe from disk.",
                                   TransferTimeBuckets())) {
   MakeBuildInfo(registry);

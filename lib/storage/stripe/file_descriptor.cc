@@ -14,7 +14,9 @@ FileDescriptor::~FileDescriptor() {
 }
 
 absl::Status ErrnoStatus(int error_number, std::string_view what) {
-  return absl::ErrnoToStatus(error_number, absl::string_view(what.data(), what.size()));
+  const absl::Status status = absl::ErrnoToStatus(error_number, absl::string_view(what.data(), what.size()));
+  const bool lost = error_number == EIO || error_number == EBADMSG || error_number == EUCLEAN;
+  return lost ? absl::DataLossError(status.message()) : status;
 }
 
 absl::StatusOr<FileDescriptor> OpenAt(int folder, const std::string& path, int flags, unsigned mode) {

@@ -29,7 +29,8 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Converts errno to a status: "<what>: No space left on device".
+// Converts errno to a status: "<what>: No space left on device". An error of a disk (EIO), or of what it stores, is
+// DataLoss.
 absl::Status ErrnoStatus(int error_number, std::string_view what);
 
 // Calls open(2) relative to a folder (AT_FDCWD: the working directory), with close-on-exec.

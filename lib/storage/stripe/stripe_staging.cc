@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -104,10 +105,28 @@ std::string StripeStaging::Describe(uint32_t worker, const std::string& name) co
   return absl::StrCat(Absolute(StagedPath(worker)), "/", name);
 }
 
-absl::Status StripeStaging::Publish() {
-  absl::Status status = Sync();
-  for (uint32_t worker = 0; worker < workers_ && status.ok(); ++worker) status = PublishWorker(worker);
-  for (size_t i = 0; i < outdated_.size() && status.ok(); ++i) status = RemoveWorker(outdated_[i]);
+absl::Status StripeStaging::Prepare(const std::string& top, uint32_t manifest_crc32c,
+                                    std::vector<PublicationStep>& steps) const {
+  const std::string below = root_->path() == top ? "" : absl::StrCat(root_->path().substr(top.size() + 1), "/");
+  const auto add = [&](uint32_t worker, std::optional<uint32_t> version) {
+    steps.push_back(
+        {.folder = absl::StrCat(below, WorkerFolderName(worker)), .name = file_, .manifest_crc32c = version});
+  };
+  for (uint32_t worker = 0; worker < workers_; ++worker) add(worker, manifest_crc32c);
+  for (const uint32_t worker : outdated_) add(worker, std::nullopt);
+  return Sync();
+}
+
+absl::Status StripeStaging::Publish(const std::function<void()>& on_step) {
+  absl::Status status;
+  for (uint32_t worker = 0; worker < workers_ && status.ok(); ++worker) {
+    status = PublishWorker(worker);
+    if (status.ok() && on_step != nullptr) on_step();
+  }
+  for (size_t i = 0; i < outdated_.size() && status.ok(); ++i) {
+    status = RemoveWorker(outdated_[i]);
+    if (status.ok() && on_step != nullptr) on_step();
+  }
   return status.ok() ? Sync() : status;
 }
 
@@ -143,7 +162,9 @@ bool StripeStaging::Undo(Change change) const {
 // Calls syncfs once for each file system, instead of fsync for each of perhaps thousands of small files and folders.
 absl::Status StripeStaging::Sync() const {
   std::set<dev_t> synced;
-  for (uint32_t worker = 0; worker < workers_; ++worker) {
+  std::vector<uint32_t> changed = outdated_;
+  for (uint32_t worker = 0; worker < workers_; ++worker) changed.push_back(worker);
+  for (const uint32_t worker : changed) {
     const absl::StatusOr<FileDescriptor> folder = OpenAt(root_->fd(), WorkerFolderName(worker), kFolderFlags);
     if (!folder.ok()) return folder.status();
     struct stat info;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/storage/stripe/file_descriptor.h"
+#include "lib/storage/stripe/publication.h"
 #include "lib/storage/stripe/stripe_folder.h"
 
 namespace sluice {
@@ -30,10 +32,12 @@ class StripeStaging {
   absl::StatusOr<FileDescriptor> Open(uint32_t worker, const std::string& name, int flags) const;
   std::string Describe(uint32_t worker, const std::string& name) const;  // returns its path, for errors
 
-  // Makes everything durable, then visible. It is atomic at each worker, and publishes one worker after the other. It
-  // also removes the file from workers that it is no longer striped over. If a step fails, the steps before it are
-  // undone.
-  absl::Status Publish();
+  // Makes everything durable, and adds the steps of Publish to `steps`, with folders relative to `top`.
+  absl::Status Prepare(const std::string& top, uint32_t manifest_crc32c, std::vector<PublicationStep>& steps) const;
+  // Makes everything visible. It is atomic at each worker, and publishes one worker after the other. It also removes
+  // the file from workers that it is no longer striped over. If a step fails, the steps before it are undone. `on_step`
+  // is called after each step; may be null.
+  absl::Status Publish(const std::function<void()>& on_step);
   // Keeps the published files, and removes the files that they replaced.
   void Keep() { kept_ = true; }
 

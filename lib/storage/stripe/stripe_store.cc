@@ -8,7 +8,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +23,7 @@
 namespace sluice {
 namespace {
 
+constexpr long kXfsMagic = 0x58465342;  // not in linux/magic.h
 constexpr int kWorkerFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
 // Opens one path component below `folder`. A symbolic link, or a file of another type, counts as missing. Errors leave
@@ -138,6 +144,32 @@ absl::Status StripeStore::CheckRange(uint32_t worker, std::string_view file, uin
                                      uint32_t length) const {
   if (absl::Status checked = CheckLength(length, kMaxSruBytes); !checked.ok()) return checked;
   return OpenRange(worker, file, replica, offset, length).status();
+}
+
+bool StripeStore::CanReadCached(uint32_t worker) const {
+  const absl::StatusOr<FileDescriptor> folder = OpenWorker(worker);
+  struct statfs system {};
+  if (!folder.ok() || fstatfs(folder->get(), &system) != 0) return false;
+  // Not the ones of a network or of a program: opening a file asks that.
+  return system.f_type == EXT4_SUPER_MAGIC || system.f_type == kXfsMagic || system.f_type == BTRFS_SUPER_MAGIC;
+}
+
+bool StripeStore::ReadCached(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
+                             uint32_t check_length, std::string* out) const {
+  if (!ValidateFileName(file).ok() || !CheckLength(length, kMaxReadBytes).ok()) return false;
+  const std::string path = absl::StrCat(WorkerFolderName(worker), "/", absl::string_view(file.data(), file.size()), "/",
+                                        StripeFileName(replica));
+  open_how how{};
+  how.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_CACHED;
+  const FileDescriptor stripe(static_cast<int>(syscall(SYS_openat2, root_.get(), path.c_str(), &how, sizeof(how))));
+  struct stat info;
+  if (!stripe.valid() || fstat(stripe.get(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  if (offset > bytes || std::max(length, check_length) > bytes - offset) return false;
+  out->resize(length);
+  iovec target{.iov_base = out->data(), .iov_len = length};
+  return preadv2(stripe.get(), &target, 1, static_cast<off_t>(offset), RWF_NOWAIT) == static_cast<ssize_t>(length);
 }
 
 absl::StatusOr<uint64_t> StripeStore::StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const {

@@ -22,7 +22,7 @@ inline constexpr uint32_t kSruMessageBytes = 64 << 10;
 // The striped files under one folder, as a worker reads them. There is one for each process. Thread-safe: its only
 // state is the open folder, so it also finds files that are striped while it runs. No name leads out of the folder: it
 // validates names and follows no symbolic link below the folder. Calls block while the disk reads.
-class StripeStore final : public StripeSource {
+class StripeStore : public StripeSource {
  public:
   static absl::StatusOr<StripeStore> Open(const std::string& root);
 
@@ -36,13 +36,20 @@ class StripeStore final : public StripeSource {
 
   // Reads bytes [offset, offset + length) of a stripe. Returns InvalidArgument for a bad name, and for a length of 0 or
   // above kMaxReadBytes. Returns NotFound if the worker, file or replica does not exist or is not a regular file.
-  // Returns OutOfRange if the stripe ends before the range.
+  // Returns OutOfRange if the stripe ends before the range, and DataLoss if the disk, or its file system, cannot read
+  // it (EIO).
   absl::Status Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
                     std::string* out) const override;
   // Returns the errors of Read for this range, as far as they show without reading it. The range may be as long as the
   // largest SRU, kMaxSruBytes: it is read in pieces.
-  absl::Status CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
-                          uint32_t length) const;
+  virtual absl::Status CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
+                                  uint32_t length) const;
+  // Whether ReadCached of this worker never waits for a disk: its file system is one of those that promise it.
+  virtual bool CanReadCached(uint32_t worker) const;
+  // Reads as Read, but only from the memory of the kernel. Returns false if that lacks some of it, and for each error
+  // of Read; then `out` is undefined. The stripe must have `check_length` bytes from the offset, at least `length`.
+  virtual bool ReadCached(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
+                          uint32_t check_length, std::string* out) const;
   absl::StatusOr<uint64_t> StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const override;
 
   // Reads at most `length` bytes of the stored manifest from `offset`; returns the manifest's total size. Returns the

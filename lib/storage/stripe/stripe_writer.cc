@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/storage/stripe/file_descriptor.h"
 #include "lib/storage/stripe/manifest.h"
+#include "lib/storage/stripe/publication.h"
 #include "lib/storage/stripe/stripe_folder.h"
 #include "lib/storage/stripe/stripe_name.h"
 #include "lib/storage/stripe/tree_file.h"
@@ -136,6 +138,18 @@ absl::Status StripeInputToFile(const StripeInput& input, const StripeSpec& spec,
   return input.CheckUnchanged();
 }
 
+// The order matters if the machine fails: the stripes are on disk before the journal, the journal before the first
+// rename, and all renames before the journal goes. The older file is removed last.
+absl::Status Publish(const StripeFolder& root, const StripeSpec& spec, StripingFile& file) {
+  std::vector<PublicationStep> steps;
+  absl::Status status = file.Prepare(root.path(), steps);
+  if (status.ok()) status = BeginPublication(root, spec.file, steps);
+  if (status.ok()) status = file.Publish(spec.on_published);
+  if (status.ok()) status = EndPublication(root, spec.file);
+  if (status.ok()) file.Keep();
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
@@ -153,6 +167,8 @@ absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
   if (!status.ok()) return status;
   auto root = StripeFolder::Open(spec.root);
   if (!root.ok()) return root.status();
+  status = RecoverPublications(**root);
+  if (!status.ok()) return status;
   auto file = StripingFile::Create({.root = *root,
                                     .file = spec.file,
                                     .levels = levels,
@@ -164,10 +180,17 @@ absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
   if (levels.size() > 1) status = RefuseOtherTrees(spec.root, spec.file);
   if (status.ok()) status = StripeInputToFile(input, spec, **file);
   if (status.ok()) status = (*file)->Finish(/*upper_manifest_crc32c=*/0);
-  if (status.ok()) status = (*file)->Publish();
-  if (!status.ok()) return status;
-  (*file)->Keep();
-  return (*file)->manifest();
+  if (status.ok()) status = Publish(**root, spec, **file);
+  if (status.ok()) return (*file)->manifest();
+  file->reset();  // undoes what is published
+  if (absl::Status ended = EndPublication(**root, spec.file); !ended.ok()) return ended;
+  return status;
+}
+
+absl::Status RecoverStripes(const std::string& root) {
+  if (!std::filesystem::is_directory(root)) return absl::NotFoundError(absl::StrCat(root, " is no folder"));
+  const auto folder = StripeFolder::Open(root);
+  return folder.ok() ? RecoverPublications(**folder) : folder.status();
 }
 
 }  // namespace sluice

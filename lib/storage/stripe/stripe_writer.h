@@ -29,13 +29,14 @@ struct StripeSpec {
   // The run ends with Cancelled when this becomes readable: a signalfd or an eventfd. -1: never.
   int stop_fd = -1;
   std::function<void(uint64_t bytes)> on_progress;  // bytes of the input that are written
+  std::function<void()> on_published;               // after each worker: tests end the process there
 };
 
 // Stripes an open file, pipe or socket in one pass, from its current position to its end. It uses about 1 MiB of
 // memory, plus 4 bytes for each SRU. All or nothing: after an error, DIR is as it was before. The new file becomes
 // visible when everything is on disk: atomically at each worker, one worker after the other. A reader in between may
-// find a mixture, which the checksums detect. If the machine fails at that moment, the mixture remains: stripe again
-// with `replace`.
+// find a mixture, which the checksums detect. If the machine fails at that moment, the mixture remains until the next
+// run in DIR, or RecoverStripes: either completes the new file.
 //
 // In a tree, DIR holds a folder for each mid-level aggregator, which is the DIR of its workers. Returns the manifest of
 // the top level. An older file of the same name can be replaced only by a file of the same shape.
@@ -44,5 +45,9 @@ struct StripeSpec {
 // (disk full), PermissionDenied, Aborted (a regular file changed during the read), OutOfRange (more than 2^24 SRUs),
 // FailedPrecondition (an older file of another shape), Cancelled.
 absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec);
+
+// Completes the files that killed runs have begun to publish in DIR. Returns the errors of RecoverPublications,
+// NotFound without DIR, and Unavailable if another run works there.
+absl::Status RecoverStripes(const std::string& root);
 
 }  // namespace sluice

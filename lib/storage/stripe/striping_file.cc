@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include "absl/strings/str_cat.h"
+#include "lib/storage/stripe/crc32c.h"
 #include "lib/storage/stripe/file_descriptor.h"
 #include "lib/storage/stripe/manifest.h"
 #include "lib/storage/stripe/manifest_builder.h"
@@ -89,6 +90,7 @@ class LeafFile final : public StripingFile {
   absl::Status Finish(uint32_t upper_manifest_crc32c) override {
     builder_.BelongTo(upper_manifest_crc32c);
     const std::string stored = EncodeManifest(builder_.manifest());
+    stored_crc32c_ = Crc32c(stored);
     const std::string name(kManifestFileName);
     for (uint32_t worker = 0; worker < builder_.manifest().workers(); ++worker) {
       const absl::StatusOr<FileDescriptor> file = staging_->Open(worker, name, O_WRONLY | O_CREAT | O_EXCL);
@@ -99,7 +101,10 @@ class LeafFile final : public StripingFile {
     return absl::OkStatus();
   }
 
-  absl::Status Publish() override { return staging_->Publish(); }
+  absl::Status Prepare(const std::string& top, std::vector<PublicationStep>& steps) override {
+    return staging_->Prepare(top, stored_crc32c_, steps);
+  }
+  absl::Status Publish(const std::function<void()>& on_step) override { return staging_->Publish(on_step); }
   void Keep() override { staging_->Keep(); }
   const v1::Manifest& manifest() const override { return builder_.manifest(); }
 
@@ -113,6 +118,7 @@ class LeafFile final : public StripingFile {
   const std::unique_ptr<StripeStaging> staging_;
   StripeFiles files_;
   ManifestBuilder builder_;
+  uint32_t stored_crc32c_ = 0;  // of the manifest, once it is written
   const uint64_t max_srus_;
 };
 

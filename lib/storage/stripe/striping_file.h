@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/v1/manifest.pb.h"
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/storage/stripe/publication.h"
 #include "lib/storage/stripe/stripe_folder.h"
 
 namespace sluice {
@@ -45,7 +48,8 @@ class StripingFile {
   // contains `upper_manifest_crc32c`, the checksum of the upper file's manifest; 0: it is not a part.
   virtual absl::Status Finish(uint32_t upper_manifest_crc32c) = 0;
   // See StripeStaging. Publish of a tree goes folder by folder, and publishes the stripes before the manifests.
-  virtual absl::Status Publish() = 0;
+  virtual absl::Status Prepare(const std::string& top, std::vector<PublicationStep>& steps) = 0;
+  virtual absl::Status Publish(const std::function<void()>& on_step) = 0;
   virtual void Keep() = 0;
   virtual const v1::Manifest& manifest() const = 0;
 };

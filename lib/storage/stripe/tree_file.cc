@@ -106,12 +106,18 @@ absl::Status TreeFile::Finish(uint32_t upper_manifest_crc32c) {
   return status;
 }
 
+absl::Status TreeFile::Prepare(const std::string& top, std::vector<PublicationStep>& steps) {
+  absl::Status status;
+  for (size_t i = 0; i < lower_.size() && status.ok(); ++i) status = lower_[i]->Prepare(top, steps);
+  return status;
+}
+
 // Publishes all stripes before all manifests, so that a reader of a new manifest finds new stripes everywhere.
-absl::Status TreeFile::Publish() {
+absl::Status TreeFile::Publish(const std::function<void()>& on_step) {
   absl::Status status;
   for (const bool manifests : {false, true}) {
     for (size_t i = 0; i < lower_.size() && status.ok(); ++i) {
-      if (IsManifest(i) == manifests) status = lower_[i]->Publish();
+      if (IsManifest(i) == manifests) status = lower_[i]->Publish(on_step);
     }
   }
   return status;

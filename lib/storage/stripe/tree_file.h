@@ -21,7 +21,8 @@ class TreeFile final : public StripingFile {
 
   absl::Status Append(std::string_view data) override;
   absl::Status Finish(uint32_t upper_manifest_crc32c) override;
-  absl::Status Publish() override;
+  absl::Status Prepare(const std::string& top, std::vector<PublicationStep>& steps) override;
+  absl::Status Publish(const std::function<void()>& on_step) override;
   void Keep() override;
   const v1::Manifest& manifest() const override { return builder_.manifest(); }
 

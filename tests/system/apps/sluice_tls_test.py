@@ -95,6 +95,45 @@ class TlsTest(ServingTest):
         wait_until(lambda: self.cat(aggregator, "--timeout", "5s", "--tls_ca", other.file, "data").returncode == 0,
                    "the new certificate")
 
+    def rules(self, name, *rules):
+        path = self.path(name)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"access": rules}, file)
+        return "--config", path
+
+    def flags_of(self, name, uri):
+        certificate, key = self.authority.issue(name, hosts=f"URI:{uri},DNS:localhost,IP:127.0.0.1")
+        return "--tls_ca", self.authority.file, "--tls_certificate", certificate, "--tls_key", key
+
+    def test_rules_of_access_say_who_reads_which_file(self):
+        mutual = ("--tls_client_ca", self.authority.file)
+        worker = self.start_workers(*self.server_flags(), *mutual, *self.rules(
+            "worker.json", {"names": ["spiffe://example/aggregator"], "methods": ["SruService"]}))
+        aggregator = self.start_aggregator(worker.addresses, *self.flags_of("aggregator", "spiffe://example/aggregator"),
+                                           *mutual, *self.rules(
+            "aggregator.json", {"names": ["spiffe://example/reader"], "methods": ["BlockService/Read"], "files": ["da"]},
+            {"names": ["spiffe://example/other"], "files": ["other-"]}))
+        result = self.cat(aggregator, *self.flags_of("reader", "spiffe://example/reader"), "data")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertTrue(result.stdout == self.source)
+        for name, why in (("other", b"access[1].files has no such prefix"),
+                          ("stranger", b"no rule of access has this client")):
+            result = self.cat(aggregator, *self.flags_of(name, f"spiffe://example/{name}"), "data")
+            self.assertEqual((result.returncode, result.stdout), (1, b""))
+            self.assertIn(f"spiffe://example/{name}, localhost may not call BlockService/Read".encode(), result.stderr)
+            self.assertIn(why, result.stderr)
+        self.assertIn('msg="a call is refused" client="spiffe://example/stranger, localhost"', aggregator.text())
+        # The aggregator's certificate has no rule for the worker's other service, and its clients reach no worker.
+        result = run("sluice-calibrate", "--workers", worker.addresses[0], "--max_in_flight", "64kb",
+                     *self.flags_of("aggregator", "spiffe://example/aggregator"))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"access[0].methods", result.stderr)
+
+    def test_rules_without_effect_are_refused(self):
+        worker = ("sluice-worker", "--listen", "127.0.0.1:0", "--data", self.folder)
+        self.refused(["access[0].names", "tls.client_ca"], *worker, *self.rules("a.json", {"names": ["a"]}))
+        self.refused(["access[0].uids", "Unix socket"], *worker, *self.rules("a.json", {"uids": [1]}))
+
     def test_a_worker_with_mtls_can_be_calibrated_against(self):
         worker = self.start_workers(*self.server_flags(), "--tls_client_ca", self.authority.file, count=1)
         flags = ("--workers", worker.addresses[0], "--max_in_flight", "64kb")

@@ -185,6 +185,33 @@ TEST_F(AsioListenerTest, ASocketThatWasLeftBehindIsReplaced) {
   ExpectServes(*bound);
 }
 
+// Another process has removed the socket, and listens there itself.
+TEST_F(AsioListenerTest, TheSocketOfAnotherProcessStays) {
+  const std::string path = Path("socket");
+  ASSERT_TRUE(Listen(absl::StrCat("unix:", path)).ok());
+  ASSERT_TRUE(std::filesystem::remove(path));
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  RunOn(executor_, [this] { listeners_.clear(); });
+  EXPECT_TRUE(std::filesystem::exists(path));
+  close(fd);
+}
+
+// The umask belongs to all threads, which may make files at the same time.
+TEST_F(AsioListenerTest, TheModeOfASocketDoesNotDependOnTheUmask) {
+  for (const mode_t mask : {0U, 0777U}) {
+    const mode_t before = umask(mask);
+    ASSERT_TRUE(Listen(absl::StrCat("unix:", Path("socket")), 0640).ok());
+    EXPECT_EQ(umask(before), mask) << "it stays as it was";
+    struct stat status {};
+    ASSERT_EQ(lstat(Path("socket").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0640U);
+    RunOn(executor_, [this] { listeners_.clear(); });
+  }
+}
+
 TEST_F(AsioListenerTest, ASocketThatIsListenedOnStays) {
   const std::string address = absl::StrCat("unix:", Path("socket"));
   ASSERT_TRUE(Listen(address).ok());

@@ -128,14 +128,62 @@ TEST_F(AsioResolutionTest, AFewSlowNamesDoNotStopTheOthers) {
           target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
     });
   };
-  for (const char* target : {"slow-1:1", "slow-2:1", "slow-3:1", "quick-1:1", "quick-2:1"}) ask(target);
+  for (int i = 0; i < 20; ++i) ask(absl::StrCat("slow-", i, ":1"));
+  ask("quick-1:1");
+  EXPECT_THAT(log.Await(1), ElementsAre("quick-1:1"));
+  ask("quick-2:1");
   EXPECT_THAT(log.Await(2), ElementsAre("quick-1:1", "quick-2:1"));
   names.Release();
-  EXPECT_THAT(log.Await(5), SizeIs(5));
+  EXPECT_THAT(log.Await(22), SizeIs(22));
+  RunOn(executor, [&] { questions.clear(); });
+}
+
+// Any number of names that are not known to be slow, as a client can name them.
+TEST_F(AsioResolutionTest, NamesThatWereFoundAreLookedUpWhileAnyNumberIsSlow) {
+  SlowNames names;
+  AsioExecutor executor(names.Options());
+  std::vector<std::shared_ptr<void>> questions;
+  EventLog log;
+  const auto ask = [&](const std::string& target) {
+    RunOn(executor, [&] {
+      questions.push_back(executor.Resolve(
+          target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
+    });
+  };
+  ask("quick-1:1");
+  EXPECT_THAT(log.Await(1), ElementsAre("quick-1:1"));
+  for (int i = 0; i < 100; ++i) ask(absl::StrCat("slow-", i, ":1"));
+  ask("quick-1:2");
+  EXPECT_THAT(log.Await(2), ElementsAre("quick-1:1", "quick-1:2"));
+  ask("quick-2:1");
+  EXPECT_THAT(names.asked().events(), SizeIs(2 + LookUpThreads::kThreads - LookUpThreads::kForKnown));
+  names.Release();
+  EXPECT_THAT(log.Await(103), SizeIs(103));
+  RunOn(executor, [&] { questions.clear(); });
+}
+
+TEST_F(AsioResolutionTest, ASlowNameTakesOneThread) {
+  SlowNames names;
+  AsioExecutor executor(names.Options());
+  std::vector<std::shared_ptr<void>> questions;
+  EventLog log;
+  const auto ask = [&](const std::string& target) {
+    RunOn(executor, [&] {
+      questions.push_back(executor.Resolve(
+          target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
+    });
+  };
+  for (int i = 1; i <= 100; ++i) ask(absl::StrCat("slow:", i));
+  ask("quick:1");
+  EXPECT_THAT(log.Await(1), ElementsAre("quick:1"));
+  EXPECT_THAT(names.asked().events(), ::testing::UnorderedElementsAre("slow", "quick"));
+  names.Release();
+  EXPECT_THAT(log.Await(101), SizeIs(101));
   RunOn(executor, [&] { questions.clear(); });
 }
 
 TEST_F(AsioResolutionTest, ANameThatNobodyWaitsForIsNotLookedUp) {
+  constexpr size_t kThreads = LookUpThreads::kThreads - LookUpThreads::kForKnown;
   SlowNames names;
   AsioExecutor executor(names.Options());
   std::vector<std::shared_ptr<void>> questions;
@@ -145,17 +193,18 @@ TEST_F(AsioResolutionTest, ANameThatNobodyWaitsForIsNotLookedUp) {
         target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
   };
   RunOn(executor, [&] {
-    for (const char* target : {"slow-1:1", "slow-2:1", "slow-3:1", "slow-4:1"}) ask(target);
+    for (size_t i = 0; i < kThreads; ++i) ask(absl::StrCat("slow-", i, ":1"));
   });
-  EXPECT_THAT(names.asked().Await(4), SizeIs(4)) << "as many as there are threads";
+  EXPECT_THAT(names.asked().Await(kThreads), SizeIs(kThreads)) << "as many as there are threads for new names";
   RunOn(executor, [&] {
     ask("dropped:1");
     questions.pop_back();
     ask("last:1");
   });
   names.Release();
-  EXPECT_THAT(log.Await(5), SizeIs(5));
-  EXPECT_THAT(names.asked().events(), ::testing::UnorderedElementsAre("slow-1", "slow-2", "slow-3", "slow-4", "last"));
+  EXPECT_THAT(log.Await(kThreads + 1), SizeIs(kThreads + 1));
+  EXPECT_THAT(names.asked().events(), SizeIs(kThreads + 1));
+  EXPECT_EQ(names.asked().events().back(), "last");
   RunOn(executor, [&] { questions.clear(); });
 }
 

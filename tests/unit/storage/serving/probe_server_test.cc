@@ -20,6 +20,7 @@
 #include "lib/net/io_thread.h"
 #include "lib/storage/serving/rpc_server.h"
 #include "tests/eventually.h"
+#include "tests/unit/storage/serving/silent_client.h"
 #include "tests/wait_until.h"
 
 namespace sluice {
@@ -86,6 +87,17 @@ TEST_F(ProbeServerTest, RefusesWhatItsMemoryDoesNotHoldAndGivesBackWhatItHeld) {
     EXPECT_TRUE(WaitUntil([&] { return Probe(1000, response).ok(); }, kPatience));
     EXPECT_EQ(response.payload().size(), 1000);
   }
+}
+
+TEST_F(ProbeServerTest, AClientThatTakesNothingDoesNotRefuseOthersForEver) {
+  Start({.max_answer_bytes = 1000, .stall_timeout = std::chrono::nanoseconds(0)});
+  v1::ProbeRequest request;
+  request.set_payload_bytes(1000);
+  const testing::SilentClient slow(server_->addresses()[0]);
+  slow.Call("/sluice.v1.ProbeService/Probe", request, /*window_bytes=*/0);
+  v1::ProbeResponse response;
+  EXPECT_TRUE(testing::Eventually([&] { return !Probe(1000, response).ok(); }));
+  EXPECT_TRUE(testing::Eventually([&] { return Probe(1000, response).ok(); }));
 }
 
 TEST_F(ProbeServerTest, TellsTheCountersOfTheConnectionThatAsks) {

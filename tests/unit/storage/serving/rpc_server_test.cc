@@ -25,6 +25,7 @@
 #include "tests/eventually.h"
 #include "tests/has_code.h"
 #include "tests/unit/net/silent_listener.h"
+#include "tests/unit/storage/serving/silent_client.h"
 #include "tests/unit/storage/stripe/striped_folder.h"
 
 namespace sluice {
@@ -34,6 +35,7 @@ using testing::HasCode;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
+using testing::SilentClient;
 using testing::SilentListener;
 
 // A call that blocks until the test releases or cancels it.
@@ -203,6 +205,79 @@ TEST_F(FewDescriptorsTest, ClosesConnectionsThatWouldTakeTheLast) {
   EXPECT_GT(clients_.size(), 10u);
   CloseClients();
   EXPECT_TRUE(Call(server_->addresses()[0]).ok());
+}
+
+// The client's host has vanished: nothing acknowledges the PING.
+TEST_F(RpcServerTest, EndsTheCallsOfAClientThatVanishes) {
+  RpcServer::Options options = OnLoopback();
+  options.keepalive_time = options.keepalive_timeout = absl::Milliseconds(100);
+  const auto server = RpcServer::Start(options, {&service_});
+  ASSERT_TRUE(server.ok());
+  const SilentClient client((*server)->addresses()[0]);
+  client.Call("/sluice.v1.SruService/ReadManifest", v1::ReadManifestRequest());
+  ASSERT_TRUE(service_.entered.WaitForNotificationWithTimeout(testing::kPatience));
+  EXPECT_TRUE(service_.cancelled.WaitForNotificationWithTimeout(testing::kPatience));
+}
+
+// The PING cannot be sent, since bytes before it wait for room at the client.
+TEST_F(RpcServerTest, EndsTheCallsOfAClientWhoseKernelTakesNothing) {
+  class EndlessService final : public v1::SruService::CallbackService {
+   public:
+    grpc::ServerWriteReactor<v1::ReadSruResponse>* ReadSru(grpc::CallbackServerContext*,
+                                                           const v1::ReadSruRequest*) override {
+      return new Call(ended);
+    }
+    absl::Notification ended;
+
+   private:
+    class Call final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
+     public:
+      explicit Call(absl::Notification& ended) : ended_(ended) {
+        response_.mutable_data()->resize(64 << 10);
+        StartWrite(&response_);
+      }
+      void OnWriteDone(bool ok) override { ok ? StartWrite(&response_) : Finish(grpc::Status::OK); }
+      void OnDone() override {
+        ended_.Notify();
+        delete this;
+      }
+
+     private:
+      v1::ReadSruResponse response_;
+      absl::Notification& ended_;
+    };
+  };
+  EndlessService service;
+  RpcServer::Options options = OnLoopback();
+  options.keepalive_time = options.keepalive_timeout = absl::Milliseconds(100);
+  const auto server = RpcServer::Start(options, {&service});
+  ASSERT_TRUE(server.ok());
+  const SilentClient client((*server)->addresses()[0]);
+  client.Call("/sluice.v1.SruService/ReadSru", v1::ReadSruRequest(), /*window_bytes=*/INT32_MAX);
+  EXPECT_TRUE(service.ended.WaitForNotificationWithTimeout(testing::kPatience));
+}
+
+TEST_F(RpcServerTest, ServesAClientThatAnswersPings) {
+  RpcServer::Options options = OnLoopback();
+  options.keepalive_time = options.keepalive_timeout = absl::Milliseconds(20);
+  const auto server = RpcServer::Start(options, {&service_});
+  ASSERT_TRUE(server.ok());
+  grpc::Status status;
+  std::thread client([&] { status = Call((*server)->addresses()[0]); });
+  ASSERT_TRUE(service_.entered.WaitForNotificationWithTimeout(testing::kPatience));
+  EXPECT_FALSE(service_.cancelled.WaitForNotificationWithTimeout(absl::Milliseconds(300)));
+  service_.let_go.Notify();
+  client.join();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(RpcServerTest, EndsTheConnectionOfAClientThatSendsTooManyPings) {
+  service_.let_go.Notify();
+  const auto server = RpcServer::Start(OnLoopback(), {&service_});
+  ASSERT_TRUE(server.ok());
+  const SilentClient client((*server)->addresses()[0]);
+  for (int i = 0; i < 10; ++i) client.Send(raw::Ping());
+  EXPECT_TRUE(client.WaitUntilClosed());
 }
 
 TEST_F(RpcServerTest, DrainWaitsForACallUnderWay) {

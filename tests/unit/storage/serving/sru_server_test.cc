@@ -23,6 +23,7 @@
 #include "lib/storage/stripe/manifest.h"
 #include "lib/tcp/socket_diag.h"
 #include "prometheus/registry.h"
+#include "tests/unit/storage/serving/silent_client.h"
 #include "tests/unit/storage/serving/sru_read.h"
 #include "tests/unit/storage/serving/sru_request.h"
 #include "tests/unit/storage/serving/sru_server_fixture.h"
@@ -34,6 +35,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::kPatience;
+using testing::SilentClient;
 using testing::SruServerTest;
 
 TEST_F(SruServerTest, AnswersWithExactlyTheRange) {
@@ -145,6 +147,40 @@ TEST_F(SruServerTest, ASlowClientCostsAPieceAndNotItsSru) {
   EXPECT_FALSE(second->Finish().ok());
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 2);
   EXPECT_TRUE(Read(SruRequest("data", 0, 0, 10)).ok());
+}
+
+// As many calls as the memory holds, whose clients take nothing.
+TEST_F(SruServerTest, ClientsThatTakeNothingDoNotRefuseOthersForEver) {
+  constexpr int kCalls = 64;
+  Start({.max_answer_bytes = kCalls * kSruMessageBytes, .stall_timeout = std::chrono::nanoseconds(0)});
+  StripeLarge(20 * kSruMessageBytes);
+  const auto slow = SlowStub();
+  grpc::ClientContext contexts[kCalls];
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::ReadSruResponse>>> readers;
+  for (grpc::ClientContext& context : contexts) {
+    readers.push_back(slow->ReadSru(&context, SruRequest("large", 0, 0, 20 * kSruMessageBytes)));
+  }
+  ExpectReadsStarted(kCalls);
+  EXPECT_TRUE(testing::Eventually([&] { return Read(SruRequest("data", 0, 0, 10)).ok(); }));
+  ExpectCounter("sluice_worker_sru_requests_total", "cancelled", kCalls);
+  for (const auto& reader : readers) {
+    v1::ReadSruResponse next;
+    while (reader->Read(&next)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+}
+
+TEST_F(SruServerTest, AClientThatTakesNoManifestDoesNotRefuseOthersForEver) {
+  Start({.max_answer_bytes = 50, .stall_timeout = std::chrono::nanoseconds(0)});
+  v1::ReadManifestRequest request;
+  request.set_file("data");
+  request.set_length(50);
+  const SilentClient slow(absl::StrCat("127.0.0.1:", port_));
+  slow.Call("/sluice.v1.SruService/ReadManifest", request, /*window_bytes=*/0);
+  EXPECT_TRUE(testing::Eventually([&] { return !ReadManifestStatus(50).ok(); }));
+  EXPECT_TRUE(testing::Eventually([&] { return ReadManifestStatus(50).ok(); }));
+  ExpectCounter("sluice_worker_manifest_requests_total", "cancelled", 1);
 }
 
 TEST_F(SruServerTest, AClientMayGoInTheMiddle) {

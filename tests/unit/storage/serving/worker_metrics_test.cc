@@ -20,22 +20,23 @@ TEST(OutcomeOfTest, MapsTheStatusesOfTheSruService) {
   EXPECT_EQ(OutcomeOf(absl::InvalidArgumentError("")), WorkerOutcome::kInvalid);
   EXPECT_EQ(OutcomeOf(absl::CancelledError("")), WorkerOutcome::kCancelled);
   EXPECT_EQ(OutcomeOf(absl::InternalError("")), WorkerOutcome::kError);
-  EXPECT_EQ(OutcomeOf(absl::DataLossError("")), WorkerOutcome::kError);
+  EXPECT_EQ(OutcomeOf(absl::DataLossError("")), WorkerOutcome::kDataLoss);
 }
 
 TEST(WorkerMetricsTest, CountsUnderTheLabelOfEachOutcome) {
   prometheus::Registry registry;
   WorkerMetrics metrics(registry);
   int count = 0;
-  for (const WorkerOutcome outcome : {WorkerOutcome::kOk, WorkerOutcome::kNotFound, WorkerOutcome::kOutOfRange,
-                                      WorkerOutcome::kInvalid, WorkerOutcome::kCancelled, WorkerOutcome::kError}) {
+  for (const WorkerOutcome outcome :
+       {WorkerOutcome::kOk, WorkerOutcome::kNotFound, WorkerOutcome::kOutOfRange, WorkerOutcome::kInvalid,
+        WorkerOutcome::kCancelled, WorkerOutcome::kDataLoss, WorkerOutcome::kError}) {
     ++count;
     for (int i = 0; i < count; ++i) metrics.CountCall(outcome);
     metrics.CountManifestRequest(outcome);
   }
   const std::string text = ScrapeText({&registry});
   count = 0;
-  for (const std::string outcome : {"ok", "not_found", "out_of_range", "invalid", "cancelled", "error"}) {
+  for (const std::string outcome : {"ok", "not_found", "out_of_range", "invalid", "cancelled", "data_loss", "error"}) {
     EXPECT_THAT(text, HasSubstr("\nsluice_worker_sru_requests_total{outcome=\"" + outcome + "\"} " +
                                 std::to_string(++count) + "\n"));
     EXPECT_THAT(text, HasSubstr("\nsluice_worker_manifest_requests_total{outcome=\"" + outcome + "\"} 1\n"));

@@ -57,6 +57,28 @@ TEST_F(StripeStoreTest, ListsWorkersAndFiles) {
   EXPECT_EQ(store_.Files(7).status().code(), absl::StatusCode::kNotFound);
 }
 
+// What the test has just written is in the memory of the kernel.
+TEST_F(StripeStoreTest, ReadsWhatTheKernelHas) {
+  if (!store_.CanReadCached(0)) GTEST_SKIP() << "the file system of the test may wait for a disk";
+  ASSERT_TRUE(store_.Read(0, "data", 1, 10, 10, &out_).ok());
+  std::string cached;
+  if (!store_.ReadCached(0, "data", 1, 10, 10, 20, &cached)) GTEST_SKIP() << "this kernel has no RESOLVE_CACHED";
+  EXPECT_EQ(cached, out_);
+  EXPECT_FALSE(store_.ReadCached(0, "data", 1, 10, 10, 1000, &cached)) << "the stripe is shorter";
+  EXPECT_FALSE(store_.ReadCached(0, "data", 1, 1000, 10, 0, &cached));
+  EXPECT_FALSE(store_.ReadCached(0, "data", 1, std::numeric_limits<uint64_t>::max(), 10, 0, &cached));
+  EXPECT_FALSE(store_.ReadCached(0, "data", 1, 10, 0, 0, &cached));
+  EXPECT_FALSE(store_.ReadCached(0, "data", 7, 10, 10, 0, &cached));
+  EXPECT_FALSE(store_.ReadCached(7, "data", 0, 10, 10, 0, &cached));
+  EXPECT_FALSE(store_.ReadCached(0, "../worker-0000/data", 0, 10, 10, 0, &cached));
+  EXPECT_FALSE(store_.CanReadCached(7));
+  std::filesystem::create_directory_symlink(Path("worker-0000/data"), Path("worker-0000/link"));
+  EXPECT_FALSE(store_.ReadCached(0, "link", 1, 10, 10, 0, &cached));
+  std::filesystem::remove(Path("worker-0000/data/stripe-0"));
+  ASSERT_EQ(mkfifo(Path("worker-0000/data/stripe-0").c_str(), 0600), 0);
+  EXPECT_FALSE(store_.ReadCached(0, "data", 0, 0, 10, 0, &cached));
+}
+
 TEST_F(StripeStoreTest, IsReadableWhileItsFoldersCanBeOpened) {
   EXPECT_TRUE(store_.CheckReadable().ok()) << store_.CheckReadable();
   std::filesystem::create_symlink(Path("worker-0000"), Path("worker-0007"));  // which it does not follow

@@ -1,0 +1,67 @@
+#include "lib/cli/access_config.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "lib/cli/log_limit.h"
+#include "lib/cli/logging.h"
+#include "lib/net/worker_address.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::string_view kMethods[] = {"BlockService/Read", "SruService/ReadSru", "SruService/ReadManifest",
+                                          "ProbeService/Probe", "ProbeService/GetTcpCounters"};
+
+struct LimitedLog {
+  std::mutex mutex;
+  LogLimit limit{std::chrono::seconds(10), 64};  // guarded by mutex
+};
+
+}  // namespace
+
+absl::StatusOr<AccessRules> ParseAccess(const google::protobuf::RepeatedPtrField<v1::AccessRule>& config,
+                                        const std::optional<ServerTls>& tls, const std::vector<std::string>& listen) {
+  std::vector<AccessRule> rules;
+  for (const v1::AccessRule& rule : config) {
+    const std::string field = absl::StrCat("access[", rules.size(), "]");
+    if (rule.names_size() > 0 && (!tls.has_value() || tls->client_ca_file.empty())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".names has no effect without tls.client_ca: clients show no certificate"));
+    }
+    if (rule.uids_size() > 0 && !std::any_of(listen.begin(), listen.end(), IsUnixAddress)) {
+      return absl::InvalidArgumentError(absl::StrCat(field, ".uids has no effect: listen has no Unix socket"));
+    }
+    rules.push_back({.names = {rule.names().begin(), rule.names().end()},
+                     .uids = {rule.uids().begin(), rule.uids().end()},
+                     .methods = {rule.methods().begin(), rule.methods().end()},
+                     .files = {rule.files().begin(), rule.files().end()}});
+  }
+  return AccessRules::Create(std::move(rules), kMethods);
+}
+
+std::function<void(const AccessRefusal&)> RefusedCallLog() {
+  return [log = std::make_shared<LimitedLog>()](const AccessRefusal& refusal) {
+    std::optional<int64_t> unlogged;
+    {
+      const std::lock_guard<std::mutex> lock(log->mutex);
+      unlogged = log->limit.Take(absl::StrCat(refusal.client, " ", refusal.method), std::chrono::steady_clock::now());
+    }
+    if (!unlogged.has_value()) return;
+    Log(LogLevel::kWarning, "a call is refused",
+        {{"client", refusal.client},
+         {"peer", refusal.peer},
+         {"method", refusal.method},
+         {"reason", refusal.reason},
+         {"unlogged", *unlogged}});
+  };
+}
+
+}  // namespace sluice

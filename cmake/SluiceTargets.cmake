@@ -22,6 +22,10 @@ if(PROJECT_IS_TOP_LEVEL)
   if(SLUICE_HAS_LINKER)
     add_link_options(-fuse-ld=${linker})
   endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Half a GiB before the first collection of garbage: 7 % of the compiler's time, for a fifth more memory.
+    add_compile_options("SHELL:--param ggc-min-heapsize=524288")
+  endif()
   # A program takes of a library what it uses, also where the library is one object file (a unity build).
   add_compile_options(-ffunction-sections -fdata-sections)
   add_link_options(-Wl,--gc-sections)

@@ -36,8 +36,8 @@ stock=""
 if [ ! -d /run/systemd/system ]; then
   stock="nginx-light curl redis-server memcached proxychains4 python3-redis python3-hiredis python3-pylibmc"
 fi
-# Packages to make Debian packages and to check them: deploy/packages/check.
-package="help2man lintian debootstrap"
+# Packages to make Debian packages and to check them (deploy/packages/check), and the site (docs/site/build).
+package="help2man lintian debootstrap doxygen"
 # Packages for .ci/run.
 checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 universal-ctags git"
 

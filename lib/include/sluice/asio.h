@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-// Boost 1.74 misses <utility> in C++20.
+// Boost 1.74 needs the header utility before it in C++20.
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/executor_work_guard.hpp>

@@ -20,7 +20,6 @@ constexpr int kSilentDrainTimes = 2;
 constexpr nanoseconds kLeastSilence = std::chrono::milliseconds(2);
 
 // A window below one packet makes the sender wait for its probe timer; with two it sends while the other is read.
-constexpr int64_t kLeastWindowPackets = 2;
 constexpr int64_t kTunnelsAtATime = 24;
 // Like a response that is granted in parts, a tunnel uses a third of the budget in one turn.
 constexpr int64_t kTurnsOfBudget = 3;
@@ -33,13 +32,13 @@ constexpr size_t kMostControlBytes = 48;
 
 int64_t LeastPackets(int64_t plan_bytes, int64_t packet_bytes) {
   const int64_t packets = std::min(plan_bytes / kTunnelsAtATime, kMostFirstWindowBytes) / packet_bytes;
-  return std::max(packets, kLeastWindowPackets);
+  return std::max(packets, kTunnelWindowPackets);
 }
 
 // The packets of the other end have at most half of the largest window that it has seen: on loopback, more than a
 // window that is to be narrow again, and it would wait for its probe timer.
 int64_t LeastWindowForPackets(const std::optional<TcpSocket>& tcp) {
-  return tcp.has_value() ? kLeastWindowPackets * tcp->info.recent_packet_bytes : 0;
+  return tcp.has_value() ? kTunnelWindowPackets * tcp->info.recent_packet_bytes : 0;
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ void ScheduledTunnel::OnRequest(absl::string_view bytes) {
   const bool within_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
   Do(turns_.OnRequest(loop_.now(), static_cast<int64_t>(bytes.size()), /*wants_response=*/!IsControl(bytes)));
   if (within_turn && WindowIsBroken(owner_.tcp())) {
-    owner_.set_window(static_cast<int>(window_bytes_ + kLeastWindowPackets * full_packet_bytes_));
+    owner_.set_window(static_cast<int>(window_bytes_ + kTunnelWindowPackets * full_packet_bytes_));
   }
   WatchForSilence();
 }
@@ -154,7 +153,7 @@ void ScheduledTunnel::Ask() {
   const int64_t window_bytes = before.has_value() && prompt_ ? WiderWindow(tcp, state) : NarrowWindow(tcp, plan_bytes);
   // The kernel cannot take back what it has advertised before.
   const int64_t advertised_bytes = tcp.has_value() ? tcp->info.receive_window_bytes.value_or(0) : 0;
-  window_bytes_ = window_bytes + (WindowIsBroken(tcp) ? kLeastWindowPackets * full_packet_bytes_ : 0);
+  window_bytes_ = window_bytes + (WindowIsBroken(tcp) ? kTunnelWindowPackets * full_packet_bytes_ : 0);
   const int64_t charged_bytes = std::max(window_bytes_, advertised_bytes);
   const CallRequest request{
       .response_bytes = std::max(charged_bytes, turns_.response_bytes()), .tag = tag(), .window_bytes = charged_bytes};

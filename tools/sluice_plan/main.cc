@@ -27,6 +27,7 @@ struct Flags {
   int64_t workers = 0;
   std::string sru;
   std::string block;
+  std::string think;
   std::string rto_min;
   double window = 0;
   double window_deviation = 0;
@@ -44,6 +45,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   auto* size = app.add_option_group("Size of a read", "Give --sru or --block");
   size->add_option("--sru", flags.sru, "Bytes of the response of each worker");
   size->add_option("--block", flags.block, "Bytes of the data block, which is striped over the workers");
+  app.add_option("--think", flags.think,
+                 "Time that a worker computes before it responds, for the goodput of tunnels. Default 0");
   auto* tcp = app.add_option_group("Without a schedule", "What the model of collapse takes TCP to do");
   tcp->add_option("--rto_min", flags.rto_min, "Least retransmission timeout. Default 200ms");
   tcp->add_option("--window", flags.window,
@@ -89,6 +92,7 @@ absl::StatusOr<Read> ParseRead(const Flags& flags) {
   read.unscheduled.window_deviation = flags.window_deviation;
   read.unscheduled.rounds = flags.rounds;
   absl::Status status = ParseField("rto_min", flags.rto_min, ParseDuration, read.unscheduled.rto_min);
+  status.Update(ParseField("think", flags.think, ParseDuration, read.think_time));
   status.Update(ParseField("sru", flags.sru, ParseByteSize, read.sru_bytes));
   if (!flags.block.empty()) status.Update(ParseField("block", flags.block, ParseByteSize, read.block_bytes));
   if (!status.ok()) return status;

@@ -64,6 +64,8 @@ std::vector<std::pair<std::string, PlanValue>> PlanFields(const Sizing& sizing) 
       {"block_time_s", sizing.applicable ? seconds(slots.block_time) : PlanValue()},
       {"goodput_bps", slots.goodput_bps},
       {"rolling_goodput_bps", sizing.rolling_goodput_bps},
+      {"think_s", seconds(sizing.read.think_time)},
+      {"tunnel_goodput_bps", sizing.tunnel_goodput_bps},
       {"collapse_goodput_bps", collapse.goodput_bps},
       {"collapse_printed_goodput_bps", collapse.printed_goodput_bps},
       {"collapse_block_timeout_probability", collapse.block_timeout_probability},

@@ -20,6 +20,10 @@ absl::Status CheckBlock(int64_t block_bytes, int64_t workers) {
 absl::StatusOr<Sizing> SizeUp(const Read& read) {
   absl::Status status = read.profile.Validate();
   status.Update(read.unscheduled.Validate());
+  if (read.think_time < absl::ZeroDuration()) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("think is ", absl::FormatDuration(read.think_time), ", it must be 0 or more")));
+  }
   if (!status.ok()) return status;
   Sizing sizing;
   sizing.read = read;
@@ -47,6 +51,8 @@ absl::StatusOr<Sizing> SizeUp(const Read& read) {
   }
   sizing.rolling_goodput_bps =
       payload_share * PredictClosedLoopGoodputBps(read.profile, sizing.sru_bytes, read.workers);
+  sizing.tunnel_goodput_bps =
+      payload_share * PredictTunnelGoodputBps(read.profile, sizing.sru_bytes, read.workers, read.think_time);
   sizing.unscheduled = PredictCollapse(read.profile, sizing.sru_bytes, read.workers, read.unscheduled);
   sizing.unscheduled.goodput_bps *= payload_share;
   sizing.unscheduled.printed_goodput_bps *= payload_share;

@@ -18,6 +18,7 @@ struct Read {
   int64_t sru_bytes = 0;  // not used with a block
   std::optional<int64_t> block_bytes;
   int64_t workers = 0;
+  absl::Duration think_time;  // of a worker
   CollapseOptions unscheduled;
 };
 
@@ -29,6 +30,7 @@ struct Sizing {
   std::string reason;  // why it is not applicable; otherwise empty
   SlotPlan slots;      // if not applicable, n, k, t_r and goodput are 0
   double rolling_goodput_bps = 0;
+  double tunnel_goodput_bps = 0;
   CollapseEstimate unscheduled;
 };
 

@@ -53,6 +53,18 @@ std::string Reason(const Sizing& sizing) {
   return text;
 }
 
+// What the windows of tunnels allow if workers think.
+std::string OfTunnels(const Sizing& sizing) {
+  const Read& read = sizing.read;
+  if (read.think_time <= absl::ZeroDuration()) return "";
+  return absl::StrFormat(
+      "Workers that think for %s cost calls nothing, since their requests leave early. Tunnels of any protocol carry "
+      "%s: "
+      "each holds a window of %d packets while its worker thinks, and %d windows fit the buffer.\n",
+      sluice::FormatDuration(read.think_time), FormatBitRate(sizing.tunnel_goodput_bps), kTunnelWindowPackets,
+      std::max<int64_t>(1, BufferBudgetBytes(read.profile) / (kTunnelWindowPackets * read.profile.frame_bytes)));
+}
+
 // "16 KiB", or "16 KiB to 64 KiB, 256 KiB": the values with this need, in runs.
 std::string Runs(const std::vector<SweepRow>& rows, Need need) {
   const auto holds = [&](size_t i) { return JudgeNeed(rows[i].sizing) == need; };
@@ -97,9 +109,9 @@ const char* NeedName(Need need) {
 
 std::string Verdict(const Sizing& sizing) {
   const Need need = JudgeNeed(sizing);
-  return absl::StrFormat("Sluice %s%s: today about %s, with Sluice %s.\n%s\n", need == Need::kPerhaps ? "" : "is ",
+  return absl::StrFormat("Sluice %s%s: today about %s, with Sluice %s.\n%s\n%s", need == Need::kPerhaps ? "" : "is ",
                          NeedName(need), FormatBitRate(sizing.unscheduled.goodput_bps),
-                         FormatBitRate(sizing.rolling_goodput_bps), Reason(sizing));
+                         FormatBitRate(sizing.rolling_goodput_bps), Reason(sizing), OfTunnels(sizing));
 }
 
 std::string SweepVerdict(const std::string& swept, const std::vector<SweepRow>& rows) {

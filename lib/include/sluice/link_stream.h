@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-// Boost 1.74 misses <utility> in C++20.
+// Boost 1.74 needs the header utility before it in C++20.
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>

@@ -57,4 +57,13 @@ SlotPlan PlanSlotsAtLeastOne(const LinkProfile& profile, int64_t sru_bytes, int6
 // to cover the round trips.
 double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
+// The least window of a tunnel. A request leaves only when it fits the budget, and takes it until the response has
+// come.
+inline constexpr int64_t kTunnelWindowPackets = 2;
+// Goodput, in payload bits per second, of tunnels that ask again and again, each one worker, which thinks for
+// `think_time`: a closed network of as many requests as windows fit the budget, by mean-value analysis (Reiser and
+// Lavenberg, 1980). Sizes and counts are bounded as above, `think_time` below by 0.
+double PredictTunnelGoodputBps(const LinkProfile& profile, int64_t response_bytes, int64_t workers,
+                               absl::Duration think_time);
+
 }  // namespace sluice

@@ -32,6 +32,14 @@ class VerdictTest(unittest.TestCase):
         self.assertIn("a buffer of 31.2 KiB", verdict)
         self.assertIn("a block waits for a TCP timeout of 50 ms with probability 0.44", verdict)
 
+    def test_says_what_windows_of_tunnels_allow_if_workers_think(self):
+        verdict, _, _ = sections(*self.SHALLOW, "--workers", "64", "--think", "10ms")
+        self.assertIn("Workers that think for 10 ms cost calls nothing", verdict)
+        self.assertIn("Tunnels of any protocol carry 67.1 Mbit/s: each holds a window of 2 packets while its worker thinks, "
+                      "and 10 windows fit the buffer.", verdict)
+        verdict, _, _ = sections(*self.SHALLOW, "--workers", "64")
+        self.assertNotIn("Tunnels", verdict)
+
     def test_link_and_its_defaults_are_echoed(self):
         verdict, _, _ = sections(*self.SHALLOW, "--workers", "64")
         self.assertIn("\nLink: capacity 100 Mbit/s, buffer 32 KiB. Defaults: rtt 100 us, mtu 1500, connections persistent, "

@@ -11,6 +11,7 @@
 
 #include "lib/link/link_metrics.h"
 #include "lib/storage/blocks/mid_level_metrics.h"
+#include "lib/storage/serving/access_control.h"
 #include "lib/storage/serving/worker_metrics.h"
 #include "lib/storage/serving/worker_tcp_metrics.h"
 #include "lib/telemetry/config_metrics.h"
@@ -44,6 +45,7 @@ class MetricCatalogueTest : public ::testing::Test {
   MidLevelMetrics mid_level_metrics_{mid_level_registry_};
   prometheus::Registry worker_registry_;
   WorkerMetrics worker_metrics_{worker_registry_};
+  AccessControl worker_access_{AccessRules(), worker_registry_, nullptr};
   WorkerTcpMetrics worker_tcp_metrics_;
   ProcessMetrics process_metrics_;
 };

@@ -146,7 +146,7 @@ TEST_F(DiskPoolTest, ReadsThatWaitTheirTurnAreNotLate) {
   now_ = now_.load() + seconds(4);
   first_hang_.Notify();
   second_hang_.Notify();
-  ASSERT_TRUE(Await(third_));
+  for (auto* read : {&first_, &second_, &third_}) ASSERT_TRUE(Await(*read));
   now_ = now_.load() + seconds(4);
   pool_.Look();
   EXPECT_EQ(third_->data, "c");

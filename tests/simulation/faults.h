@@ -58,6 +58,7 @@ enum class Fault {
   kTunnelPipeline,  // a client sends requests without waiting
   kTunnelStuck,     // a client does not read for a while
   kTunnelSurprise,  // bytes came that no turn had room for
+  kTunnelStream,    // a tunnel is a stream of the link, without the proxy
 };
 inline constexpr size_t kRequestFaults = static_cast<size_t>(Fault::kConnectRefused);
 inline constexpr std::array kFaultNames = {"hang",
@@ -104,9 +105,10 @@ inline constexpr std::array kFaultNames = {"hang",
                                            "tunnel lost",
                                            "tunnel pipeline",
                                            "tunnel stuck",
-                                           "tunnel surprise"};
+                                           "tunnel surprise",
+                                           "tunnel stream"};
 inline constexpr size_t kFaults = kFaultNames.size();
-static_assert(kFaults == static_cast<size_t>(Fault::kTunnelSurprise) + 1);
+static_assert(kFaults == static_cast<size_t>(Fault::kTunnelStream) + 1);
 
 // How often each fault occurred.
 struct FaultCounts {

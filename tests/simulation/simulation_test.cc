@@ -85,7 +85,7 @@ void ExpectReplays() {
 TEST(SimulationTest, WhatAlwaysHoldsDoes) {
   ExpectHit(TrySeeds<SimulatedWorld>(kFewSeeds),
             {Fault::kHungClient, Fault::kClientGone, Fault::kTunnelPause, Fault::kTunnelStop, Fault::kTunnelLost,
-             Fault::kTunnelPipeline, Fault::kTunnelStuck, Fault::kTunnelSurprise});
+             Fault::kTunnelPipeline, Fault::kTunnelStuck, Fault::kTunnelSurprise, Fault::kTunnelStream});
 }
 
 TEST(SimulationTest, ASeedReplaysExactly) {

@@ -36,14 +36,21 @@ TunnelCrowd::TunnelCrowd(SimulatedNetwork& network, Accept accept)
       tunnel->worker->uplink().SetRate(network_.schedule.profile.capacity_bytes_per_second * 0.01 *
                                        std::pow(30, dice_.Fraction()));
     }
+    tunnel->stream = dice_.OneIn(4);
     Connect(*tunnel);
     tunnels_.push_back(std::move(tunnel));
   }
 }
 
 void TunnelCrowd::Connect(Tunnel& tunnel) {
-  tunnel.client = std::make_unique<ByteClient>(network_.events, *network_.executor, tunnel.address);
-  accept_(tunnel.client->Connect());
+  if (tunnel.stream) {
+    network_.faults.Count(Fault::kTunnelStream);
+    tunnel.client = std::make_unique<StreamByteClient>(*network_.executor, *network_.loop, tunnel.address);
+    return;
+  }
+  auto client = std::make_unique<ProxiedByteClient>(network_.events, *network_.executor, tunnel.address);
+  accept_(client->Connect());
+  tunnel.client = std::move(client);
 }
 
 void TunnelCrowd::Ask() {
@@ -89,8 +96,9 @@ void TunnelCrowd::Ask(Tunnel& tunnel) {
   const auto fails = [](const ByteRequest& request) { return request.then != ByteRequest::Then::kAnswers; };
   const auto stops = [](const ByteRequest& request) { return request.then == ByteRequest::Then::kStops; };
   const bool dies = Fails(50) || std::any_of(requests.begin(), requests.end(), stops);
-  // The proxy ends those that do not read if it keeps too much for them.
-  const bool must_be_complete = !dies && !stuck && std::none_of(requests.begin(), requests.end(), fails);
+  // The proxy ends those that do not read if it keeps too much for them. A stream holds its worker back.
+  const bool must_be_complete =
+      !dies && (!stuck || tunnel.stream) && std::none_of(requests.begin(), requests.end(), fails);
   tunnel.client->Ask(requests, [this, &tunnel, must_be_complete](const ByteClient::Outcome& outcome) {
     OnOutcome(tunnel, outcome, must_be_complete);
   });

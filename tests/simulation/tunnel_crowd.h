@@ -12,8 +12,8 @@
 
 namespace sluice::testing {
 
-// The byte tunnels of a proxied world, each with a worker of its own. Their clients ask at the same time, as an
-// aggregator does, and check every byte. There is one for each such world.
+// The byte tunnels of a proxied world, each with a worker of its own, through the proxy or as streams of the link.
+// Their clients ask at the same time, as an aggregator does, and check every byte. There is one for each such world.
 class TunnelCrowd {
  public:
   using Accept = std::function<void(AcceptedSocket client)>;  // by the proxy, in a turn of its own
@@ -34,6 +34,7 @@ class TunnelCrowd {
   struct Tunnel {
     std::unique_ptr<ByteWorker> worker;
     std::string address;
+    bool stream = false;  // without the proxy
     std::unique_ptr<ByteClient> client;
     uint64_t exchanges = 0;  // that have begun
   };

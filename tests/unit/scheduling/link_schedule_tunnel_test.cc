@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/has_code.h"
@@ -128,6 +130,42 @@ TEST(TunnelTurnClassTest, BytesThatSlideCountForTheClass) {
   EXPECT_EQ(link.schedule().ClassState(0).received_bytes, 4 * kWindow);
   EXPECT_THAT(link.Finish(At(2ms), 0), ElementsAre("grant 3 3000"));
   EXPECT_THAT(link.Finish(At(2ms), 1), ElementsAre("grant 4 3000"));
+}
+
+// Turns that use a sixth of their window leave the share of their class as it is.
+TEST(TunnelTurnClassTest, UnusedPartsOfWindowsDoNotCountForTheClass) {
+  ScheduleOptions options = GrantsOptions();
+  options.classes = {{.name = "short", .weight = 2}, {.name = "long", .weight = 1}};
+  ScheduleDriver link(options);
+  std::deque<uint64_t> granted;
+  std::vector<size_t> class_of;  // by tag
+  const auto take = [&granted](const ScheduleDriver::Words& words) {
+    for (const std::string& word : words) {
+      const std::vector<std::string> parts = absl::StrSplit(word, ' ');
+      ASSERT_EQ(parts[0], "grant");
+      granted.push_back(std::stoul(parts[1]));
+    }
+  };
+  const auto ask = [&](size_t traffic_class) {
+    link.set_traffic_class(traffic_class);
+    class_of.push_back(traffic_class);
+    take(link.AskForTurn(At(0ms), kWindow));
+  };
+  for (int i = 0; i < 4; ++i) {
+    ask(0);
+    ask(1);
+  }
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_FALSE(granted.empty());
+    const uint64_t tag = granted.front();
+    granted.pop_front();
+    take(link.Receive(At(0ms), tag, class_of[tag] == 0 ? kWindow / 6 : kWindow));
+    take(link.Finish(At(0ms), tag));
+    ask(class_of[tag]);
+  }
+  const double short_bytes = static_cast<double>(link.schedule().ClassState(0).received_bytes);
+  const double long_bytes = static_cast<double>(link.schedule().ClassState(1).received_bytes);
+  EXPECT_NEAR(short_bytes / long_bytes, 2, 0.1);
 }
 
 // Tunnels and calls at random. All charges must fit the budget at any time, and everything must end.

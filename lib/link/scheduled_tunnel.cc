@@ -24,6 +24,8 @@ constexpr int64_t kTunnelsAtATime = 24;
 // Like a response that is granted in parts, a tunnel uses a third of the budget in one turn.
 constexpr int64_t kTurnsOfBudget = 3;
 constexpr int64_t kMostFirstWindowBytes = 32 << 10;
+// A window may grow after so many times its bytes, even if a third of a large budget has not come.
+constexpr int64_t kPartWindows = 16;
 constexpr int64_t kMostWindowBytes = 4 << 20;
 
 constexpr char kTlsRecord = 0x16;  // the first byte of a TLS connection (RFC 8446, section 5.1)
@@ -143,7 +145,6 @@ void ScheduledTunnel::Ask() {
   const std::optional<TcpSocket> tcp = owner_.tcp();
   const ScheduleState state = loop_.schedule().State();
   const int64_t plan_bytes = state.plan_bytes;
-  part_bytes_ = plan_bytes / kTurnsOfBudget;
   silence_ = std::max(kLeastSilence, kSilentDrainTimes * DrainTime(loop_.schedule().options().profile, plan_bytes));
   // On loopback a packet has 64 KB, and is as large as the window.
   full_packet_bytes_ = loop_.schedule().options().profile.packet_payload_bytes;
@@ -154,6 +155,7 @@ void ScheduledTunnel::Ask() {
   // The kernel cannot take back what it has advertised before.
   const int64_t advertised_bytes = tcp.has_value() ? tcp->info.receive_window_bytes.value_or(0) : 0;
   window_bytes_ = window_bytes + (WindowIsBroken(tcp) ? kTunnelWindowPackets * full_packet_bytes_ : 0);
+  part_bytes_ = std::min(plan_bytes / kTurnsOfBudget, kPartWindows * window_bytes_);
   const int64_t charged_bytes = std::max(window_bytes_, advertised_bytes);
   const CallRequest request{
       .response_bytes = std::max(charged_bytes, turns_.response_bytes()), .tag = tag(), .window_bytes = charged_bytes};
@@ -184,7 +186,7 @@ int64_t ScheduledTunnel::NarrowWindow(const std::optional<TcpSocket>& tcp, int64
 }
 
 int64_t ScheduledTunnel::WiderWindow(const std::optional<TcpSocket>& tcp, const ScheduleState& state) const {
-  const int64_t most_bytes = std::min(part_bytes_, kMostWindowBytes);
+  const int64_t most_bytes = std::min(state.plan_bytes / kTurnsOfBudget, kMostWindowBytes);
   const int64_t wider_bytes = std::max(2 * window_bytes_, LeastWindowForPackets(tcp));
   const bool idle = state.in_flight_bytes + wider_bytes - window_bytes_ <= state.plan_bytes / 2;
   return tcp.has_value() && wider_bytes <= most_bytes && idle ? wider_bytes : window_bytes_;

@@ -45,6 +45,7 @@ ProxiedWorld::ProxiedWorld(uint64_t seed)
     proxy_ =
         std::make_unique<ProxyLoop>(*network_.loop, *ClientPolicies::Create({std::string("10.0.0.0/8")}, {}), nullptr,
                                     ProxyOptions{.client_stall_timeout = kStallTimeout,
+                                                 .tunnel_stall_timeout = kStallTimeout,
                                                  .max_calls = 256,
                                                  .max_held_bytes = kHeldBytes,
                                                  .max_held_bytes_per_call = kHeldPerCall},

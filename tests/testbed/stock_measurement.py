@@ -75,29 +75,29 @@ class ProxiedServers:
         ready.unlink(missing_ok=True)
         argv = [program, "--listen", LISTEN, "--admin", ADMIN, "--workers", "10.0.0.0/8"]
         argv += ["--policy", scenario.policy, *link_flags(scenario.link), *flags, "--ready-file", ready]
-        self._proxy = Program(network, AGGREGATOR, argv, folder / "proxy.log")
+        self.proxy = Program(network, AGGREGATOR, argv, folder / "proxy.log")
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._proxy)
-            self._proxy.wait_until_ready(ready)
+            stack.enter_context(self.proxy)
+            self.proxy.wait_until_ready(ready)
             stack.pop_all()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        return self._proxy.__exit__(*error)
+        return self.proxy.__exit__(*error)
 
     def check(self):
         self._servers.check()
-        self._proxy.check()
+        self.proxy.check()
 
     def counts(self):
         """Raises RuntimeError if no client has connected to the proxy before the first call. The clients are warm by
         then, so they have bypassed it."""
         self._used = self._used or self._has_clients()
         if not self._used:
-            raise RuntimeError(f"no client has connected to the proxy:\n{self._proxy.log()}")
-        return {"proxy_cpu_seconds": cpu_seconds(self._proxy.pid)}
+            raise RuntimeError(f"no client has connected to the proxy:\n{self.proxy.log()}")
+        return {"proxy_cpu_seconds": cpu_seconds(self.proxy.pid)}
 
     def _has_clients(self):
         return sum_of_metric(scrape(self._network, AGGREGATOR, ADMIN), "sluice_proxy_connections_total") > 0

@@ -27,6 +27,8 @@ _TREE = _RUN.with_name("tree")
 _SHARE = _RUN.with_name("share")
 _PROXY = _RUN.with_name("proxy")
 _TUNNELS = _RUN.with_name("tunnels")
+_IDLE_TUNNELS = _RUN.with_name("idle-tunnels")
+_STOPPED_TUNNELS = _RUN.with_name("stopped-tunnels")
 _BAD_WORKERS = _RUN.with_name("bad-workers")
 _BUILD_CLIENTS = _RUN.parents[2] / "examples/build-clients"
 _STOCK_SERVERS = _RUN.parents[2] / "examples/stock-clients/run"
@@ -298,6 +300,33 @@ def tunnels(build):
     arguments = ["--mode", "scheduled", "--alone", "--response", "10kb", "--most", "64kb", "--workers", "96"]
     sizes = json.loads(finish(start(*arguments, "--blocks", "5", "--quiet", "--build", build, script=_TUNNELS)))
     check(sizes["goodput_bps"] > forwarded["rate_bps"] / 2, f"sizes that stop the windows: {sizes}")
+
+
+def idle_tunnels(build):
+    """Idle tunnels take little memory, and nothing from the tunnels beside them."""
+    arguments = ["--tunnels", "500", "--idle", "2", "--blocks", "8", "--quiet", "--build", build]
+    result = json.loads(finish(start(*arguments, script=_IDLE_TUNNELS)))
+    check(0 < result["kb_per_tunnel"] < 20, f"the memory of a tunnel: {result}")
+    check(result["descriptors_per_tunnel"] == 2, f"the descriptors of a tunnel: {result}")
+    before, after = result["proxy_kb_with_tunnels"][0], result["proxy_kb_after_close"][-1]
+    check(after < 1.2 * before, f"the memory grows with each tunnel that was closed: {result}")
+    check(result["beside_idle_tunnels"]["goodput_bps"] > result["rate_bps"] / 2, f"no goodput beside them: {result}")
+
+
+def stopped_tunnels(build):
+    """A client and a server that stop lose nothing, and cost the others nothing."""
+    result = json.loads(finish(start("--stopped", "5", "--blocks", "8", "--quiet", "--build", build, script=_STOPPED_TUNNELS)))
+    check(all(client["wrong_pieces"] == 0 for client in result["clients"].values()), f"wrong bytes: {result}")
+    for when in ("soon", "at the end", "after"):
+        check(result["others"][when]["goodput_bps"] > result["rate_bps"] / 2, f"the others pay: {result}")
+
+
+def loopback_compares_relays(build):
+    arguments = ["tunnels", "--turns", "2", "--blocks", "20", "--workers", "8", "--build", build]
+    result = json.loads(finish(start(*arguments, script=_LOOPBACK)))
+    check(list(result["variants"])[-2:] == ["forwarded", "scheduled"], f"other variants: {result}")
+    for variant in result["variants"].values():
+        check(variant["large_cpu_ms_per_mb"] > 0 and variant["small_mbps"] > 0, f"not measured: {result}")
 
 
 def stock_servers(build):
@@ -581,10 +610,10 @@ def _processes_with(token):
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
           adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, tunnels,
-          stock_servers, alternatives,
+          idle_tunnels, stopped_tunnels, stock_servers, alternatives,
           alternatives_in_an_open_loop, bad_workers, bad_path, bad_workers_through_a_proxy,
           infers_timeouts_of_a_collapse, loopback_reads, loopback_fans_out,
-          loopback_calls_through_a_proxy, loopback_compares_tls, calibrates, diagnoses, diagnoses_one_bad_worker,
+          loopback_calls_through_a_proxy, loopback_compares_relays, loopback_compares_tls, calibrates, diagnoses, diagnoses_one_bad_worker,
           ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":

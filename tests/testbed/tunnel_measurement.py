@@ -42,8 +42,7 @@ class TunnelMeasurement:
             if scenario.way in TUNNEL_FLAGS:
                 flags = TUNNEL_FLAGS[scenario.way]
                 service = stack.enter_context(TunnelledServers(self._proxy, servers, network, scenario, self._folder, flags))
-            load = Load(network, self._argv(scenario, network), self._folder)
-            measured = measure(scenario, network, service, load, progress)
+            measured = self.load(scenario, network, service, progress)
         result = {
             "mode": scenario.way,
             "policy": scenario.policy,
@@ -59,8 +58,14 @@ class TunnelMeasurement:
         progress.step(summary(result))
         return result
 
-    def _argv(self, scenario, network):
-        argv = [self._load, "--workers", ",".join(network.worker_addresses()), "--response-bytes", scenario.response_bytes]
+    def load(self, scenario, network, service, progress, workers=None):
+        """Returns what byte_load and the kernel report beside a service that runs already. The load reads from all
+        workers, or from these."""
+        argv = self._argv(scenario, network, workers or network.worker_addresses())
+        return measure(scenario, network, service, Load(network, argv, self._folder), progress)
+
+    def _argv(self, scenario, network, workers):
+        argv = [self._load, "--workers", ",".join(workers), "--response-bytes", scenario.response_bytes]
         argv += ["--most-response-bytes", scenario.most_response_bytes, "--blocks", scenario.blocks]
         argv += ["--warmup-blocks", scenario.warmup_blocks, "--think-us", round(1000 * scenario.think.usual_ms)]
         if scenario.way == "library":

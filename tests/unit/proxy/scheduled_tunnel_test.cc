@@ -130,6 +130,20 @@ TEST_F(ScheduledTunnelTest, TheWindowOfATunnelAloneGrows) {
   EXPECT_TRUE(AwaitTurns(0));
 }
 
+// A third of this budget is far more than the response.
+TEST_F(ScheduledTunnelTest, TheWindowGrowsBeforeAThirdOfALargeBudgetHasCome) {
+  TearDown();
+  ScheduleOptions huge = TwoWindows();
+  huge.profile.buffer_bytes = 1 << 30;
+  StartProxy({}, huge);
+  Pair& pair = Add("a");
+  pair.client().Send("?");
+  const std::string response(8 << 20, 'x');
+  pair.Answer(response + "!");
+  EXPECT_EQ(pair.client().ReceiveUntil("!").size(), response.size() + 1);
+  EXPECT_GE(SumOf(registry_, "sluice_tunnel_turns_total", "end", "part"), 3) << "32, 64, 128 KB";
+}
+
 TEST_F(ScheduledTunnelTest, SocksOpensATunnelToo) {
   TestListener worker("127.0.0.1:0", [](int fd) { SendAll(fd, ReceiveAtLeast(fd, 5) + "!"); });
   const auto port = static_cast<uint16_t>(ParseWorkerTarget(worker.address().text)->port);

@@ -1,6 +1,7 @@
 // Scheduled tunnels whose client or worker stops, fails, or sends what nobody has asked for. The other tunnels must go
 // on, and the budget must come back.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -55,6 +56,7 @@ class TunnelFaultsTest : public ScheduledTunnelTest {
     pollfd state{fd, POLLOUT, 0};
     while (sent < bytes.size() && poll(&state, 1, kQuietMs) == 1) {
       const ssize_t taken = send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (taken < 0 && errno != EAGAIN) break;  // the tunnel has ended
       if (taken > 0) sent += static_cast<size_t>(taken);
     }
     return sent;

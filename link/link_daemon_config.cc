@@ -16,6 +16,7 @@
 #include "lib/cli/units.h"
 #include "lib/net/host_port.h"
 #include "lib/scheduling/budget.h"
+#include "lib/sharing/link_hello.h"
 #include "lib/sharing/packet_socket.h"
 
 namespace sluice {
@@ -49,6 +50,11 @@ absl::Status ParseSocket(const v1::LinkDaemonConfig& config, LeaseServer::Option
   options.socket = config.socket();
   options.allowed_uids.assign(config.allowed_uids().begin(), config.allowed_uids().end());
   absl::Status status = CheckSocketPath("socket", config.socket());
+  if (config.has_max_uid_weight()) {
+    options.max_uid_weight = config.max_uid_weight();
+    const absl::Status weight = CheckWeight(config.max_uid_weight());
+    if (!weight.ok()) status.Update(absl::InvalidArgumentError(absl::StrCat("max_uid_", weight.message())));
+  }
   status.Update(ParseField("socket_mode", config.socket_mode(), ParseMode, options.socket_mode));
   status.Update(ParseField("socket_group", config.socket_group(), ParseGroup, options.socket_group));
   return status;

@@ -8,6 +8,7 @@
 #include "lib/cli/units.h"
 #include "lib/net/asio_listener.h"
 #include "lib/net/host_port.h"
+#include "lib/storage/serving/connection_age.h"
 
 namespace sluice {
 namespace {
@@ -30,6 +31,7 @@ absl::Status ParseTimes(const v1::WorkerConfig& config, WorkerOptions& options) 
   status.Update(ParseField("think_tail.time", config.think_tail().time(), ParseDuration, options.think_time.tail));
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
   status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.rpc_server.drain_delay));
+  status.Update(ParseConnectionAge(config.max_connection_age(), options.rpc_server));
   options.think_time.tail_share = config.think_tail().share();
   status.Update(ThinkTime::Validate(options.think_time));
   if (options.think_time.usual > kMaxTime || options.think_time.tail > kMaxTime ||

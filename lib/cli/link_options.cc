@@ -37,6 +37,7 @@ absl::Status ParseSharedLink(const LinkConfig& config, Link::Options& options) {
   share.socket = shared.socket();
   share.application = shared.application().empty() ? config.application : shared.application();
   if (shared.has_weight()) share.weight = shared.weight();
+  if (shared.has_daemon_uid()) share.daemon_uid = shared.daemon_uid();
   options.share = ShareLink(std::move(share));
   if (!options.budget.buffer_known && !options.schedule.budget_bytes.has_value()) {
     return absl::InvalidArgumentError("shared_link: the budget of the whole link is not known; give link.buffer");

@@ -31,6 +31,11 @@ absl::Status CheckFields(const v1::TlsConfig& config, TlsRole role) {
   absl::Status status = CheckNeeds("key", config.key(), "certificate", config.certificate());
   status.Update(CheckNeeds("certificate", config.certificate(), "key", config.key()));
   status.Update(CheckNeeds("client_ca", config.client_ca(), "certificate", config.certificate()));
+  if (role == TlsRole::kServer || config.client_ca().empty()) {
+    const bool server = role == TlsRole::kServer;
+    status.Update(
+        CheckNeeds("crl", config.crl(), server ? "client_ca" : "ca", server ? config.client_ca() : config.ca()));
+  }
   if (role == TlsRole::kServer) {
     constexpr char kCallsNobody[] = "this program calls no server; what clients have to show is tls.client_ca";
     status.Update(CheckNoEffect("ca", config.ca(), kCallsNobody));
@@ -62,14 +67,17 @@ absl::StatusOr<TlsSettings> ParseTlsConfig(const v1::TlsConfig& config, TlsRole 
   if (absl::Status status = CheckFields(config, role); !status.ok()) return status;
   TlsSettings settings;
   if (role != TlsRole::kClient && !config.certificate().empty()) {
-    settings.server = ServerTls{
-        .certificate_file = config.certificate(), .key_file = config.key(), .client_ca_file = config.client_ca()};
+    settings.server = ServerTls{.certificate_file = config.certificate(),
+                                .key_file = config.key(),
+                                .client_ca_file = config.client_ca(),
+                                .crl_file = config.client_ca().empty() ? "" : config.crl()};
   }
   if (role != TlsRole::kServer && !config.ca().empty()) {
     settings.client = TlsOptions{.ca_file = config.ca() == kSystemAuthorities ? "" : config.ca(),
                                  .certificate_file = config.certificate(),
                                  .key_file = config.key(),
-                                 .server_name = config.server_name()};
+                                 .server_name = config.server_name(),
+                                 .crl_file = config.crl()};
   }
   return settings;
 }
@@ -79,6 +87,7 @@ absl::Status CheckTlsFiles(const TlsSettings& settings) {
   if (!settings.client.has_value()) return status;
   const TlsOptions& client = *settings.client;
   if (!client.ca_file.empty()) status.Update(ReadCertificates({.field = "tls.ca", .path = client.ca_file}).status());
+  if (!client.crl_file.empty()) status.Update(ReadCrls({.field = "tls.crl", .path = client.crl_file}).status());
   if (!client.certificate_file.empty()) {
     status.Update(ReadIdentity({.field = "tls.certificate", .path = client.certificate_file},
                                {.field = "tls.key", .path = client.key_file})
@@ -90,7 +99,10 @@ absl::Status CheckTlsFiles(const TlsSettings& settings) {
 void AddTlsFlags(CLI::App& app, v1::TlsConfig& config, TlsRole role) {
   v1::FieldHelp shown_as;
   shown_as.set_group("TLS");
-  if (role == TlsRole::kClient) shown_as.add_without("client_ca");
+  if (role == TlsRole::kClient) {
+    shown_as.add_without("client_ca");
+    shown_as.add_without("crl");  // gRPC's clients have none
+  }
   if (role == TlsRole::kServer) {
     shown_as.add_without("ca");
     shown_as.add_without("server_name");

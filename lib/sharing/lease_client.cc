@@ -12,6 +12,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <unistd.h>
 
 #include "sluice/v1/link_sharing.pb.h"
 
@@ -159,6 +160,12 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
       if (fell_back_ && nobody_divides) HoldSafeShare(now);
       return ConnectLater(now, fd.status());
     }
+    if (absl::Status believed = Believe(*fd); !believed.ok()) {
+      close(*fd);
+      backoff_ = kRefusedBackoff;
+      if (!fell_back_ && !was_leased_) fall_back_at_ = std::min(fall_back_at_, now);
+      return ConnectLater(now, believed);
+    }
     socket_.assign(*fd);
     v1::ToLinkDaemon message;
     message.mutable_hello()->set_application(options_.application);
@@ -169,6 +176,12 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     // A daemon that accepts connections may still not respond.
     if (!fell_back_) fall_back_at_ = std::min(fall_back_at_, now + 2 * lease_time_);
     Read();
+  }
+
+  absl::Status Believe(int fd) const {
+    const absl::StatusOr<PeerCredentials> daemon = PeerOf(fd);
+    if (!daemon.ok()) return daemon.status();
+    return CheckDaemon(options_.socket, daemon->uid, options_.daemon_uid);
   }
 
   void ConnectLater(TimePoint now, const absl::Status& why) {

@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+
+#include <sys/types.h>
 
 #include "absl/status/status.h"
 #include "lib/scheduling/link_schedule.h"
@@ -30,8 +33,9 @@ class LeaseClient {
     std::string socket;
     std::string application;
     double weight = 1;
-    int64_t start_bytes = 1;  // may be in flight before the first daemon appears; at least 1
-    int64_t link_bytes = 1;   // the budget of the link until the first lease; at least start_bytes
+    int64_t start_bytes = 1;          // may be in flight before the first daemon appears; at least 1
+    int64_t link_bytes = 1;           // the budget of the link until the first lease; at least start_bytes
+    std::optional<uid_t> daemon_uid;  // as SharedLinkOptions::daemon_uid
     // Called on the IO thread; `apply` also in the constructor.
     std::function<LinkDemand()> demand;
     std::function<void(const BudgetLease&)> apply;

@@ -110,8 +110,9 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
 
  private:
   struct Connection {
-    Connection(boost::asio::io_context& context, int fd) : socket(context, fd) {}
+    Connection(boost::asio::io_context& context, int fd) : socket(context, fd), hello_timer(context) {}
     stream_descriptor socket;
+    boost::asio::steady_timer hello_timer;
     PeerCredentials peer;
     std::string application;  // empty before its hello
     double weight = 0;
@@ -142,7 +143,20 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     if (connections_.size() > kMaxConnections) {
       return Refuse(id, SharingRefusal::kFull, absl::StrCat("there are ", kMaxConnections, " processes already"));
     }
+    AwaitHello(id, connection);
     Read(id, connection);
+  }
+
+  // A silent process must not keep one of the places.
+  void AwaitHello(LinkDivider::ClientId id, Connection& connection) {  // with mutex_ held
+    connection.hello_timer.expires_after(options_.hello_timeout);
+    connection.hello_timer.async_wait([self = shared_from_this(), id](const boost::system::error_code& error) {
+      if (error) return;
+      const std::lock_guard<std::mutex> lock(self->mutex_);
+      const auto found = self->connections_.find(id);
+      if (found == self->connections_.end() || !found->second->application.empty()) return;
+      self->Refuse(id, SharingRefusal::kProtocol, "no hello came in time");
+    });
   }
 
   bool MayJoin(uid_t uid) const {
@@ -188,12 +202,28 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     absl::Status valid = CheckApplication(message.hello().application());
     valid.Update(CheckWeight(message.hello().weight()));
     if (!valid.ok()) return Refuse(id, SharingRefusal::kProtocol, std::string(valid.message()));
+    if (absl::Status bounded = CheckUidWeight(connection.peer.uid, message.hello().weight()); !bounded.ok()) {
+      return Refuse(id, SharingRefusal::kUid, std::string(bounded.message()));
+    }
+    connection.hello_timer.cancel();
     connection.application = message.hello().application();
     connection.weight = message.hello().weight();
     connection.label = metrics_.LabelOf(connection.application);
     connection.counters = metrics_.CountersOf(connection.label);
     shares_.Join(Now(), id, connection.weight);
     Announce(SharingEvent::Kind::kJoined, connection);
+  }
+
+  absl::Status CheckUidWeight(uid_t uid, double weight) const {  // with mutex_ held
+    if (!options_.max_uid_weight.has_value()) return absl::OkStatus();
+    double others = 0;
+    for (const auto& [id, connection] : connections_) {
+      if (connection->peer.uid == uid && !connection->application.empty()) others += connection->weight;
+    }
+    if (others + weight <= *options_.max_uid_weight) return absl::OkStatus();
+    return absl::PermissionDeniedError(absl::StrCat("weight ", weight, " and ", others,
+                                                    " of the other processes of uid ", uid,
+                                                    " are more than max_uid_weight, ", *options_.max_uid_weight));
   }
 
   void OnReport(LinkDivider::ClientId id, Connection& connection, const v1::LinkReport& report) {  // with mutex_ held

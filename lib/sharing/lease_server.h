@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -45,6 +46,8 @@ class LeaseServer : public prometheus::Collectable {
     std::optional<gid_t> socket_group;
     // Users whose processes may join, as the kernel reports them. Empty: the user of this process.
     std::vector<uid_t> allowed_uids;
+    std::optional<double> max_uid_weight;  // that all processes of one user may have together; none: any
+    std::chrono::nanoseconds hello_timeout = std::chrono::seconds(5);  // a connection without a hello ends
     LinkDivider::Options shares;
     std::function<void(const SharingEvent&)> on_event;  // called on the IO thread; may be null
   };

@@ -123,6 +123,22 @@ absl::StatusOr<PeerCredentials> PeerOf(int fd) {
   return PeerCredentials{.pid = credentials.pid, .uid = credentials.uid};
 }
 
+absl::Status CheckDaemon(const std::string& path, uid_t daemon, std::optional<uid_t> wanted) {
+  if (wanted.has_value()) {
+    if (daemon == *wanted) return absl::OkStatus();
+    return absl::PermissionDeniedError(
+        absl::StrCat("the daemon at ", path, " has uid ", daemon, "; daemon_uid is ", *wanted));
+  }
+  if (daemon == 0 || daemon == geteuid()) return absl::OkStatus();
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat found {};
+  if (stat(folder.c_str(), &found) == 0 && found.st_uid == daemon) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("the daemon at ", path, " has uid ", daemon,
+                                                  ", which is neither root, nor this user, nor the owner of ", folder,
+                                                  "; set daemon_uid if that is right"));
+}
+
 absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message) {
   const std::string bytes = message.SerializeAsString();
   if (send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return absl::OkStatus();

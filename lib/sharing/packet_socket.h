@@ -56,6 +56,11 @@ absl::StatusOr<int> ConnectPacketSocket(const std::string& path);
 // The process that connected, as the kernel reports it.
 absl::StatusOr<PeerCredentials> PeerOf(int fd);
 
+// Whether a process may believe a daemon that serves on this socket with the user `daemon`: that must be `wanted`, or
+// if that is absent root, the own user, or the owner of the socket's folder, who decides who serves there. Otherwise
+// returns PermissionDenied.
+absl::Status CheckDaemon(const std::string& path, uid_t daemon, std::optional<uid_t> wanted);
+
 // Returns ResourceExhausted, and sends nothing, if the peer has not read earlier messages; Unavailable if it is gone.
 absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message);
 

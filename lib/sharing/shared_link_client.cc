@@ -17,7 +17,7 @@ int64_t StartBytes(const SharedLinkOptions& options, int64_t link_bytes) {
 }
 
 auto FieldsOf(const SharedLinkOptions& options) {
-  return std::tie(options.socket, options.application, options.weight, options.start_bytes);
+  return std::tie(options.socket, options.application, options.weight, options.start_bytes, options.daemon_uid);
 }
 
 class SharedLinkLessor final : public BudgetLessor {
@@ -62,6 +62,7 @@ SharedLinkClient::SharedLinkClient(LinkLoop& loop, AsioExecutor& executor, const
                                    .weight = options.weight,
                                    .start_bytes = StartBytes(options, link_bytes),
                                    .link_bytes = link_bytes,
+                                   .daemon_uid = options.daemon_uid,
                                    .demand = [&loop] { return loop.schedule().Demand(loop.now()); },
                                    .apply =
                                        [&loop](const BudgetLease& lease) {

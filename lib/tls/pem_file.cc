@@ -96,6 +96,22 @@ absl::StatusOr<std::vector<X509Ptr>> ReadCertificates(const PemFile& file) {
   return certificates;
 }
 
+absl::StatusOr<std::vector<CrlPtr>> ReadCrls(const PemFile& file) {
+  const absl::StatusOr<std::string> text = Read(file);
+  if (!text.ok()) return text.status();
+  const BioPtr bio = Over(*text);
+  std::vector<CrlPtr> crls;
+  ERR_clear_error();
+  while (CrlPtr next{PEM_read_bio_X509_CRL(bio.get(), nullptr, NoPassPhrase, nullptr)}) crls.push_back(std::move(next));
+  // The end of the file is an error, too.
+  const bool at_end = AtEnd();
+  const std::string reason = OpensslReason();
+  if (!at_end)
+    return Refuse(file, absl::StrCat("has a CRL that does not parse, number ", crls.size() + 1, ": ", reason));
+  if (crls.empty()) return Refuse(file, "has no CRL in PEM");
+  return crls;
+}
+
 absl::StatusOr<TlsIdentity> ReadIdentity(const PemFile& certificate, const PemFile& key) {
   absl::StatusOr<std::vector<X509Ptr>> chain = ReadCertificates(certificate);
   if (!chain.ok()) return chain.status();

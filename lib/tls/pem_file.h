@@ -21,12 +21,15 @@ struct TlsIdentity {
   KeyPtr key;                  // of the first certificate
 };
 
-// The errors of both functions name the field and the file, and never contain key data. They return NotFound if the
+// The errors of these functions name the field and the file, and never contain key data. They return NotFound if the
 // file does not exist, InvalidArgument if it cannot be read, is larger than 1 MiB, lacks such an item, or does not
 // parse.
 
 // Reads one certificate or more.
 absl::StatusOr<std::vector<X509Ptr>> ReadCertificates(const PemFile& file);
+
+// Reads one certificate revocation list or more.
+absl::StatusOr<std::vector<CrlPtr>> ReadCrls(const PemFile& file);
 
 // Reads a certificate chain and its private key. Also returns InvalidArgument if the key belongs to another
 // certificate, or is encrypted with a pass phrase.

@@ -11,6 +11,7 @@ absl::Status ValidateServerTls(const ServerTls& tls) {
   if (!tls.client_ca_file.empty()) {
     status.Update(ReadCertificates({.field = "tls.client_ca", .path = tls.client_ca_file}).status());
   }
+  if (!tls.crl_file.empty()) status.Update(ReadCrls({.field = "tls.crl", .path = tls.crl_file}).status());
   return status;
 }
 

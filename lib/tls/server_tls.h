@@ -13,6 +13,9 @@ struct ServerTls {
   // Certificates of the authorities that sign clients' certificates. The handshake refuses a client without one. Empty:
   // clients need no certificate.
   std::string client_ca_file;
+  // Revocation lists of these authorities. A client's certificate, and each one between it and the authority, must have
+  // a list of its issuer that is in force and does not name it. Empty: nothing is revoked.
+  std::string crl_file;
 
   friend bool operator==(const ServerTls&, const ServerTls&) = default;
 };

@@ -31,6 +31,7 @@ constexpr unsigned char kListenerProtocols[] = {2, 'h', '2', 8, 'h', 't', 't', '
 constexpr char kCertificate[] = "listener_tls.certificate";
 constexpr char kKey[] = "listener_tls.key";
 constexpr char kClientCa[] = "listener_tls.client_ca";
+constexpr char kCrl[] = "listener_tls.crl";
 constexpr size_t kMaxNameBytes = 2048;
 
 absl::Status TrustSystem(SSL_CTX& context) {
@@ -47,6 +48,21 @@ absl::Status TrustAuthorities(SSL_CTX& context, const PemFile& file) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.field, ": \"", file.path, "\" has a certificate that is not taken: ", OpensslReason()));
   }
+  return absl::OkStatus();
+}
+
+// A certificate without a list of its issuer is refused, and so is one whose list has expired.
+absl::Status RefuseRevoked(SSL_CTX& context, const PemFile& file) {
+  if (file.path.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<CrlPtr>> crls = ReadCrls(file);
+  if (!crls.ok()) return crls.status();
+  X509_STORE* const store = SSL_CTX_get_cert_store(&context);
+  for (const CrlPtr& crl : *crls) {
+    if (X509_STORE_add_crl(store, crl.get()) == 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.field, ": \"", file.path, "\" has a CRL that is not taken: ", OpensslReason()));
+  }
+  X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
   return absl::OkStatus();
 }
 
@@ -90,6 +106,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> LoadForWorkers(const TlsOptions& option
   absl::Status status = options.ca_file.empty()
                             ? TrustSystem(**context)
                             : TrustAuthorities(**context, {.field = "ca_file", .path = options.ca_file});
+  status.Update(RefuseRevoked(**context, {.field = "crl_file", .path = options.crl_file}));
   if (status.ok() && !options.certificate_file.empty()) {
     status = ShowIdentity(**context, {.field = "certificate_file", .path = options.certificate_file},
                           {.field = "key_file", .path = options.key_file});
@@ -118,6 +135,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> LoadForListener(const ServerTls& files)
   SSL_CTX_set_options(context->get(), SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(context->get(), 0);
   absl::Status status = TrustAuthorities(**context, {.field = kClientCa, .path = files.client_ca_file});
+  status.Update(RefuseRevoked(**context, {.field = kCrl, .path = files.crl_file}));
   status.Update(ShowIdentity(**context, {.field = kCertificate, .path = files.certificate_file},
                              {.field = kKey, .path = files.key_file}));
   if (!status.ok()) return status;
@@ -159,9 +177,9 @@ absl::Status ValidateListenerTls(const ListenerTls& options, bool look_at_files)
 }
 
 absl::StatusOr<std::shared_ptr<TlsContext>> TlsContext::Create(const TlsOptions& options, Clock now) {
-  std::shared_ptr<TlsContext> context(new TlsContext([options] { return LoadForWorkers(options); },
-                                                     {options.ca_file, options.certificate_file, options.key_file},
-                                                     std::move(now)));
+  std::shared_ptr<TlsContext> context(
+      new TlsContext([options] { return LoadForWorkers(options); },
+                     {options.ca_file, options.certificate_file, options.key_file, options.crl_file}, std::move(now)));
   context->options_ = options;
   if (absl::Status status = context->Begin(); !status.ok()) return status;
   return context;
@@ -170,9 +188,9 @@ absl::StatusOr<std::shared_ptr<TlsContext>> TlsContext::Create(const TlsOptions&
 absl::StatusOr<std::shared_ptr<TlsContext>> TlsContext::CreateForListener(const ListenerTls& options, Clock now) {
   if (absl::Status valid = ValidateListenerTls(options, /*look_at_files=*/false); !valid.ok()) return valid;
   const ServerTls& files = options.files;
-  std::shared_ptr<TlsContext> context(new TlsContext([files] { return LoadForListener(files); },
-                                                     {files.client_ca_file, files.certificate_file, files.key_file},
-                                                     std::move(now)));
+  std::shared_ptr<TlsContext> context(
+      new TlsContext([files] { return LoadForListener(files); },
+                     {files.client_ca_file, files.certificate_file, files.key_file, files.crl_file}, std::move(now)));
   context->client_names_ = options.client_names;
   if (absl::Status status = context->Begin(); !status.ok()) return status;
   return context;
@@ -217,7 +235,7 @@ TlsContext::FileVersion TlsContext::VersionOf(const std::string& file) {
 }
 
 TlsContext::FileVersions TlsContext::Versions() const {
-  return {VersionOf(files_[0]), VersionOf(files_[1]), VersionOf(files_[2])};
+  return {VersionOf(files_[0]), VersionOf(files_[1]), VersionOf(files_[2]), VersionOf(files_[3])};
 }
 
 }  // namespace sluice

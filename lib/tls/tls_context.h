@@ -70,10 +70,10 @@ class TlsContext {
     int64_t changed_ns = 0;
     friend bool operator==(const FileVersion&, const FileVersion&) = default;
   };
-  using FileVersions = std::array<FileVersion, 3>;
+  using FileVersions = std::array<FileVersion, 4>;
 
   using Load = std::function<absl::StatusOr<std::shared_ptr<SSL_CTX>>()>;
-  using Files = std::array<std::string, 3>;
+  using Files = std::array<std::string, 4>;
 
   TlsContext(Load load, Files files, Clock now)
       : load_(std::move(load)), files_(std::move(files)), now_(std::move(now)) {}

@@ -128,6 +128,17 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
       return absl::StrCat(own, " is for ", NamesOf(certificate), ", not ", server_name);
+    case X509_V_ERR_CERT_REVOKED:
+      return absl::StrCat(which, " is revoked");
+    case X509_V_ERR_UNABLE_TO_GET_CRL:
+      return absl::StrCat(which, " cannot be checked: there is no CRL of its authority, \"",
+                          CommonName(X509_get_issuer_name(certificate)), "\"");
+    case X509_V_ERR_CRL_HAS_EXPIRED: {
+      const X509_CRL* const crl = X509_STORE_CTX_get0_current_crl(check);  // only while the check runs
+      return absl::StrCat(which, " cannot be checked: the CRL of its authority, \"",
+                          CommonName(X509_get_issuer_name(certificate)), "\", expired",
+                          crl == nullptr ? "" : absl::StrCat(" at ", TimeOf(X509_CRL_get0_nextUpdate(crl))));
+    }
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
       return absl::StrCat(own, " is signed by itself, and not among the trusted ones");
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:

@@ -18,6 +18,9 @@ struct TlsOptions {
   // The name that a worker's certificate must have, and the :authority of requests to it. Empty: the certificate must
   // have the host of the worker's address, and the :authority is that address.
   std::string server_name;
+  // Revocation lists of the authorities. A worker's certificate, and each one between it and the authority, must have a
+  // list of its issuer that is in force and does not name it. Empty: nothing is revoked.
+  std::string crl_file;
 
   friend bool operator==(const TlsOptions&, const TlsOptions&) = default;
 };

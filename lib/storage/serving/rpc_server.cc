@@ -77,6 +77,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   AddKeepalive(options, builder);
+  if (options.max_connection_age < absl::InfiniteDuration()) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               static_cast<int>(absl::ToInt64Milliseconds(options.max_connection_age)));
+  }
   // Disable the probe of the bandwidth-delay product: requests are small, so their window need not grow. The probe
   // would send a ping with each response, and an acknowledgement of its echo. These would be two of ten packets through
   // the bottleneck, and no budget counts them.

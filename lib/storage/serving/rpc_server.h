@@ -53,6 +53,9 @@ class RpcServer {
     // kernel takes no byte for both together, the connection and its calls end.
     absl::Duration keepalive_time = absl::Seconds(30);
     absl::Duration keepalive_timeout = absl::Seconds(10);
+    // A connection takes no new call after this time, give or take a tenth; its client connects again, and its
+    // certificate is checked again. Current calls go on.
+    absl::Duration max_connection_age = absl::InfiniteDuration();
     absl::Duration drain_timeout = absl::Seconds(10);
     // How long a drain reports NOT_SERVING before it refuses calls, so that clients and load balancers notice.
     absl::Duration drain_delay;

@@ -33,6 +33,25 @@ absl::StatusOr<TlsSettings> Parse(const std::string& json, TlsRole role) {
   return ParseTlsConfig(Config(json), role);
 }
 
+TEST(ParseTlsConfigTest, RevocationListsAreForTheAuthoritiesThatAreGiven) {
+  const auto both =
+      Parse(R"({"certificate": "c", "key": "k", "clientCa": "cc", "ca": "a", "crl": "r"})", TlsRole::kServerAndClient);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->server->crl_file, "r");
+  EXPECT_EQ(both->client->crl_file, "r");
+  const auto one = Parse(R"({"certificate": "c", "key": "k", "ca": "a", "crl": "r"})", TlsRole::kServerAndClient);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->server->crl_file, "") << "its clients show no certificate";
+  EXPECT_EQ(one->client->crl_file, "r");
+  EXPECT_THAT(
+      std::string(Parse(R"({"certificate": "c", "key": "k", "crl": "r"})", TlsRole::kServer).status().message()),
+      HasSubstr("tls.crl is \"r\" without tls.client_ca"));
+  for (const TlsRole role : {TlsRole::kClient, TlsRole::kServerAndClient}) {
+    EXPECT_THAT(std::string(Parse(R"({"crl": "r"})", role).status().message()),
+                HasSubstr("tls.crl is \"r\" without tls.ca"));
+  }
+}
+
 TEST(ParseTlsConfigTest, WithoutFieldsThereIsNoTls) {
   for (const TlsRole role : {TlsRole::kServer, TlsRole::kClient, TlsRole::kServerAndClient}) {
     const auto settings = Parse("{}", role);

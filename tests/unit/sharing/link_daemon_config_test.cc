@@ -32,6 +32,15 @@ TEST(ParseLinkDaemonConfigTest, WhatIsGoneDrainsAsLongAsAllOfTheBudgetTakes) {
   EXPECT_EQ(Shares(config).drain_time, 1ms + std::chrono::microseconds(64 * 1024));
 }
 
+TEST(ParseLinkDaemonConfigTest, TheWeightOfAUserHasABound) {
+  v1::LinkDaemonConfig config = Config();
+  EXPECT_FALSE(ParseLinkDaemonConfig(config)->server.max_uid_weight.has_value());
+  config.set_max_uid_weight(3);
+  EXPECT_EQ(ParseLinkDaemonConfig(config)->server.max_uid_weight, 3);
+  config.set_max_uid_weight(0);
+  EXPECT_THAT(std::string(ParseLinkDaemonConfig(config).status().message()), ::testing::HasSubstr("max_uid_weight: 0"));
+}
+
 TEST(ParseLinkDaemonConfigTest, ANewDaemonWaitsUntilLeasesOfTheLastHaveEnded) {
   v1::LinkDaemonConfig config = Config();
   EXPECT_EQ(Shares(config).start_grace, 350ms);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -31,13 +32,15 @@ inline std::string SocketPath() {
 // A process on a shared link, whose demand a test sets. Its lease client has its own thread.
 class SharingProcess {
  public:
-  SharingProcess(const std::string& socket, const std::string& application, double weight = 1) {
+  SharingProcess(const std::string& socket, const std::string& application, double weight = 1,
+                 std::optional<uid_t> daemon_uid = std::nullopt) {
     client_ = std::make_unique<LeaseClient>(
         io_thread_.context(), LeaseClient::Options{.socket = socket,
                                                    .application = application,
                                                    .weight = weight,
                                                    .start_bytes = 4000,
                                                    .link_bytes = 32'000,
+                                                   .daemon_uid = daemon_uid,
                                                    .demand = [this] { return Demand(); },
                                                    .apply = [this](const BudgetLease& lease) { Apply(lease); },
                                                    .on_state = [this](const absl::Status& state) { SetState(state); }});

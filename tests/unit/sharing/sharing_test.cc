@@ -1,8 +1,13 @@
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/telemetry/process_metrics.h"
 #include "tests/unit/sharing/raw_process.h"
@@ -126,6 +131,66 @@ TEST_F(SharingTest, AUserThatIsNotAllowedIsRefused) {
   options.allowed_uids = {getuid() + 1, getuid()};
   Serve(options);
   EXPECT_TRUE(process.AwaitState(absl::StatusCode::kOk));
+}
+
+TEST_F(SharingTest, TheProcessesOfAUserHaveABoundedWeight) {
+  LeaseServer::Options options = Options();
+  options.max_uid_weight = 3;
+  Serve(options);
+  auto first = std::make_unique<RawProcess>(socket_);
+  first->Hello("first", 2);
+  first->Report(kLots);
+  ASSERT_TRUE(first->Receive().ok());
+  RawProcess greedy(socket_);
+  greedy.Hello("greedy", 1.5);
+  EXPECT_THAT(greedy.Refusal(), HasSubstr("weight 1.5 and 2 of the other processes of uid"));
+  RawProcess modest(socket_);
+  modest.Hello("modest", 1);
+  modest.Report(kLots);
+  EXPECT_TRUE(modest.Receive().ok());
+  first.reset();
+  EXPECT_TRUE(AwaitEvents({"joined first", "refused ", "joined modest", "left first"}));
+  RawProcess next(socket_);
+  next.Hello("next", 2);
+  next.Report(kLots);
+  EXPECT_TRUE(next.Receive().ok());
+  EXPECT_EQ(Metric("sluice_sharing_refusals_total", "uid"), 1);
+}
+
+TEST_F(SharingTest, AConnectionWithoutAHelloEnds) {
+  LeaseServer::Options options = Options();
+  options.hello_timeout = std::chrono::milliseconds(20);
+  Serve(options);
+  RawProcess joined(socket_);
+  joined.Hello("joined", 1);
+  RawProcess silent(socket_);
+  EXPECT_EQ(silent.Refusal(), "no hello came in time");
+  joined.Report(kLots);
+  EXPECT_TRUE(joined.Receive().ok());
+}
+
+TEST_F(SharingTest, ADaemonOfAnotherUserIsNotBelieved) {
+  Serve();
+  SharingProcess process(socket_, "process", 1, getuid() + 1);
+  EXPECT_TRUE(process.AwaitState(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(std::string(process.state().message()), HasSubstr("daemon_uid is " + std::to_string(getuid() + 1)));
+  EXPECT_TRUE(process.AwaitBytes(4000)) << "its start share";
+}
+
+TEST(CheckDaemonTest, BelievesRootItsOwnUserAndTheOwnerOfTheFolder) {
+  const std::string path = SocketPath();
+  EXPECT_TRUE(CheckDaemon(path, 0, std::nullopt).ok());
+  EXPECT_TRUE(CheckDaemon(path, geteuid(), std::nullopt).ok());
+  EXPECT_TRUE(CheckDaemon(path, 7, 7).ok());
+  EXPECT_FALSE(CheckDaemon(path, 0, 7).ok());
+  EXPECT_FALSE(CheckDaemon(path, geteuid() + 7, std::nullopt).ok());
+  if (geteuid() != 0) GTEST_SKIP() << "only root may give a folder away";
+  const std::string folder = path + ".d";
+  ASSERT_EQ(mkdir(folder.c_str(), 0755), 0);
+  ASSERT_EQ(chown(folder.c_str(), 7, 7), 0);
+  EXPECT_TRUE(CheckDaemon(folder + "/link.sock", 7, std::nullopt).ok());
+  EXPECT_FALSE(CheckDaemon(folder + "/link.sock", 8, std::nullopt).ok());
+  rmdir(folder.c_str());
 }
 
 TEST_F(SharingTest, AProcessThatHangsLosesItsLeaseWhenItEnds) {

@@ -18,6 +18,8 @@ constexpr long kDaySeconds = 24 * 3600;
 struct Free {
   void operator()(X509* certificate) const { X509_free(certificate); }
   void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+  void operator()(X509_CRL* crl) const { X509_CRL_free(crl); }
+  void operator()(ASN1_TIME* time) const { ASN1_TIME_free(time); }
   void operator()(X509_EXTENSION* extension) const { X509_EXTENSION_free(extension); }
 };
 using Certificate = std::unique_ptr<X509, Free>;
@@ -106,6 +108,31 @@ TestIdentity TestAuthority::Issue(const std::string& name, const std::string& ho
   });
   WriteCertificate(identity.certificate_file, certificate.get());
   return identity;
+}
+
+std::string TestAuthority::Revoke(const std::string& name, const std::vector<std::string>& certificate_files,
+                                  bool valid) {
+  const std::unique_ptr<X509_CRL, Free> crl(X509_CRL_new());
+  X509_CRL_set_version(crl.get(), 1);
+  X509_CRL_set_issuer_name(crl.get(), X509_get_subject_name(state_->certificate.get()));
+  const std::unique_ptr<ASN1_TIME, Free> before(X509_gmtime_adj(nullptr, -kDaySeconds));
+  const std::unique_ptr<ASN1_TIME, Free> after(X509_gmtime_adj(nullptr, valid ? kDaySeconds : -1));
+  X509_CRL_set1_lastUpdate(crl.get(), before.get());
+  X509_CRL_set1_nextUpdate(crl.get(), after.get());
+  for (const std::string& path : certificate_files) {
+    std::FILE* const file = std::fopen(path.c_str(), "r");
+    Must(file != nullptr, "cannot read " + path);
+    const Certificate certificate(PEM_read_X509(file, nullptr, nullptr, nullptr));
+    std::fclose(file);
+    X509_REVOKED* const revoked = X509_REVOKED_new();
+    X509_REVOKED_set_serialNumber(revoked, X509_get_serialNumber(certificate.get()));
+    X509_REVOKED_set_revocationDate(revoked, before.get());
+    Must(X509_CRL_add0_revoked(crl.get(), revoked) == 1, "cannot revoke " + path);
+  }
+  Must(X509_CRL_sign(crl.get(), state_->key.get(), EVP_sha256()) > 0, "cannot sign");
+  const std::string path = folder_ / name;
+  Replace(path, [&crl](std::FILE* file) { return PEM_write_X509_CRL(file, crl.get()); });
+  return path;
 }
 
 }  // namespace sluice::testing

@@ -27,6 +27,9 @@ class TestAuthority {
   // Signs a certificate for subject `name`, valid for servers called `hosts` ("DNS:localhost", "IP:127.0.0.1") and for
   // clients, and writes it to "NAME.pem" and "NAME.key". It replaces existing files, each at once.
   TestIdentity Issue(const std::string& name, const std::string& hosts = "DNS:localhost,IP:127.0.0.1");
+  // Writes a revocation list to "NAME" in the folder that names the certificates in these files, and replaces an
+  // existing one at once. It has expired if `valid` is false. Returns its path.
+  std::string Revoke(const std::string& name, const std::vector<std::string>& certificate_files, bool valid = true);
 
  private:
   struct State;

@@ -113,6 +113,43 @@ TEST_F(ServerCredentialsTest, WithAClientCaOnlyItsClientsAreServed) {
   EXPECT_FALSE(Call(Connect(Trusting(authority_, stranger_.Issue("other")))).ok()) << "one of somebody else";
 }
 
+TEST_F(ServerCredentialsTest, ARevokedClientIsRefusedWithoutARestart) {
+  const TestIdentity good = authority_.Issue("good");
+  const TestIdentity stolen = authority_.Issue("stolen");
+  ServerTls tls = OwnTls();
+  tls.client_ca_file = authority_.file();
+  tls.crl_file = authority_.Revoke("crl", {});
+  Start(tls);
+  EXPECT_TRUE(Call(Connect(Trusting(authority_, stolen))).ok());
+  authority_.Revoke("crl", {stolen.certificate_file});
+  EXPECT_TRUE(Eventually([&] { return !Call(Connect(Trusting(authority_, stolen))).ok(); }));
+  const grpc::Status status = Call(Connect(Trusting(authority_, good)));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(ServerCredentialsTest, WithAListThatHasExpiredNobodyIsServed) {
+  ServerTls tls = OwnTls();
+  tls.client_ca_file = authority_.file();
+  tls.crl_file = authority_.Revoke("crl", {}, /*valid=*/false);
+  Start(tls);
+  EXPECT_FALSE(Call(Connect(Trusting(authority_, authority_.Issue("client")))).ok());
+}
+
+TEST_F(ServerCredentialsTest, AnOldConnectionEndsAndItsClientIsCheckedAgain) {
+  const TestIdentity client = authority_.Issue("client");
+  ServerTls tls = OwnTls();
+  tls.client_ca_file = authority_.file();
+  tls.crl_file = authority_.Revoke("crl", {});
+  auto server = RpcServer::Start({.listen = {"127.0.0.1:0"}, .tls = tls, .max_connection_age = absl::Milliseconds(50)},
+                                 {&service_});
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  const auto standing = Connect(Trusting(authority_, client));
+  EXPECT_TRUE(Call(standing).ok());
+  authority_.Revoke("crl", {client.certificate_file});
+  EXPECT_TRUE(Eventually([&] { return !Call(standing).ok(); }));
+}
+
 TEST_F(ServerCredentialsTest, FilesThatCannotServeAreRefusedAtTheStart) {
   ServerTls tls = OwnTls();
   tls.key_file = "/none";

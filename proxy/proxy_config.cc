@@ -47,7 +47,8 @@ absl::Status ParseListeners(const v1::ProxyConfig& config, ProxyServer::Options&
 ListenerTls ParseListenerTls(const v1::ProxyListenerTls& config) {
   return {.files = {.certificate_file = config.certificate(),
                     .key_file = config.key(),
-                    .client_ca_file = config.client_ca()},
+                    .client_ca_file = config.client_ca(),
+                    .crl_file = config.crl()},
           .client_names = {config.client_names().begin(), config.client_names().end()}};
 }
 

@@ -59,7 +59,7 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
 TEST(ProxyConfigTest, EveryFieldIsTaken) {
   const auto options = Parse(R"({
     "listen": ["unix:/run/a", "tls:127.0.0.1:1"], "routes": [{"listen": "127.0.0.1:2", "workers": "w.svc:7000"}],
-    "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
+    "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"], "crl": "r.pem"},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
     "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb", "scheduled": false,
                 "traffic_class": "queries", "half_closed_timeout": "20s", "idle_timeout": "1h",
@@ -79,6 +79,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.listener_tls->files.certificate_file, "c.pem");
   EXPECT_EQ(server.listener_tls->files.key_file, "k.pem");
   EXPECT_EQ(server.listener_tls->files.client_ca_file, "a.pem");
+  EXPECT_EQ(server.listener_tls->files.crl_file, "r.pem");
   EXPECT_THAT(server.listener_tls->client_names, ElementsAre("n", "spiffe://n"));
   EXPECT_EQ(server.listeners[2].address, "127.0.0.1:2");
   EXPECT_EQ(server.listeners[2].route, "w.svc:7000");

@@ -35,7 +35,7 @@ class VerdictTest(unittest.TestCase):
     def test_says_what_windows_of_tunnels_allow_if_workers_think(self):
         verdict, _, _ = sections(*self.SHALLOW, "--workers", "64", "--think", "10ms")
         self.assertIn("Workers that think for 10 ms cost calls nothing", verdict)
-        self.assertIn("Tunnels of any protocol carry 67.1 Mbit/s: each holds a window of 2 packets while its worker thinks, "
+        self.assertIn("Tunnels of any protocol carry 67.5 Mbit/s: each holds a window of 2 packets while its worker thinks, "
                       "and 10 windows fit the buffer.", verdict)
         verdict, _, _ = sections(*self.SHALLOW, "--workers", "64")
         self.assertNotIn("Tunnels", verdict)

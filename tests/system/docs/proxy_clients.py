@@ -38,11 +38,15 @@ def _build(tool, *command, **options):
         raise AssertionError(f"{tool} {' '.join(command)}: {output}")
 
 
-def _python(_folder):
+def python_with_grpc():
     for interpreter in (sys.executable, "/usr/bin/python3"):  # Debian's packages work only with Debian's Python
         if subprocess.run([interpreter, "-c", "import grpc"], capture_output=True, check=False).returncode == 0:
-            return [interpreter, CLIENTS / "python/client.py"]
+            return interpreter
     raise Missing("Python has no grpcio; it is in Debian's package python3-grpcio")
+
+
+def _python(_folder):
+    return [python_with_grpc(), CLIENTS / "python/client.py"]
 
 
 def _go(folder):

@@ -1,5 +1,5 @@
 """Tests with a real sluice-proxy: SLUICE_TEST_PROXY is its address, and SLUICE_TEST_ADMIN its admin address. The test
-serves the workers itself, at SLUICE_TEST_WORKERS, which the proxy must permit."""
+serves the workers itself, at the addresses SLUICE_TEST_WORKERS with port 0, which the proxy must permit."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ import sluice_rpc.aio
 
 _PROXY = os.environ.get("SLUICE_TEST_PROXY", "")
 _ADMIN = os.environ.get("SLUICE_TEST_ADMIN", "")
-_WORKERS = os.environ.get("SLUICE_TEST_WORKERS", "").split(",")
+_LISTENS = os.environ.get("SLUICE_TEST_WORKERS", "").split(",")
 _TIMEOUT = 30
 
 
@@ -26,7 +26,9 @@ def blocks_of_the_proxy():
 @unittest.skipUnless(_PROXY, "SLUICE_TEST_PROXY names no proxy")
 class ProxyTest(unittest.TestCase):
     def setUp(self):
-        self.workers = self.enterContext(Workers(*_WORKERS))
+        self.workers = self.enterContext(Workers(*_LISTENS))
+        hosts = [listen.rpartition(":")[0] for listen in _LISTENS]
+        self.addresses = [f"{host}:{port}" for host, port in zip(hosts, self.workers.ports, strict=True)]
 
     def expect(self, calls, blocks):
         """The workers hold `calls` calls, which are `blocks` blocks of the proxy's schedule. Releases them."""
@@ -36,7 +38,7 @@ class ProxyTest(unittest.TestCase):
         self.assertFalse([name for call in self.workers.metadata for name in call if name.startswith("sluice-")])
 
     def test_calls_are_one_block(self):
-        channels = [self.enterContext(sluice_rpc.proxied_channel(worker, _PROXY)) for worker in _WORKERS]
+        channels = [self.enterContext(sluice_rpc.proxied_channel(worker, _PROXY)) for worker in self.addresses]
         methods = [channel.unary_unary(METHOD) for channel in channels]
         with sluice_rpc.fan_out(weight=len(methods)):
             calls = [method.future(b"wait", timeout=_TIMEOUT) for method in methods]
@@ -46,7 +48,7 @@ class ProxyTest(unittest.TestCase):
 
     def test_call_all(self):
         async def run():
-            channels = [sluice_rpc.aio.proxied_channel(worker, _PROXY) for worker in _WORKERS]
+            channels = [sluice_rpc.aio.proxied_channel(worker, _PROXY) for worker in self.addresses]
             calls = [(channel.unary_unary(METHOD), b"wait") for channel in channels]
             results = asyncio.gather(*(sluice_rpc.aio.call_all(calls, timeout=_TIMEOUT) for _ in range(3)))
             await asyncio.to_thread(self.expect, 3 * len(calls), blocks=3)
@@ -57,7 +59,7 @@ class ProxyTest(unittest.TestCase):
         asyncio.run(run())
 
     def test_a_quorum(self):
-        channels = [self.enterContext(sluice_rpc.proxied_channel(worker, _PROXY)) for worker in _WORKERS]
+        channels = [self.enterContext(sluice_rpc.proxied_channel(worker, _PROXY)) for worker in self.addresses]
         first, *rest = (channel.unary_unary(METHOD) for channel in channels)
         calls = [(first, b"first"), *((method, b"wait") for method in rest)]
         result = sluice_rpc.call_all(calls, timeout=_TIMEOUT, quorum=1).check()

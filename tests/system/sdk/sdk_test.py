@@ -21,7 +21,7 @@ _PATIENCE = 250  # seconds for the tests
 _ENVIRONMENT = {
     "SLUICE_TEST_PROXY": "unix:/run/sluice/proxy.sock",
     "SLUICE_TEST_ADMIN": "127.0.0.1:9103",
-    "SLUICE_TEST_WORKERS": "10.0.0.1:7001,10.0.0.2:7001",
+    "SLUICE_TEST_WORKERS": "10.0.0.1:0,10.0.0.2:0",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 _PROXY_VARIABLE = re.compile("(no_)?(grpc_)?(https?_)?proxy", re.I)
@@ -33,7 +33,14 @@ def _python(_folder):
     return ["env", paths, proxy_clients.python_with_grpc(), "-m", "unittest", "discover", "--start-directory", package / "tests"]
 
 
-_TESTS = {"python": _python}
+def _go(folder):
+    proxy_clients.fetch("go", "mod", "download", cwd=_SDK / "go")
+    proxy_clients.build("go", "vet", ".", cwd=_SDK / "go")
+    proxy_clients.build("go", "test", "-c", "-o", str(folder / "tests"), ".", cwd=_SDK / "go")
+    return [folder / "tests", "-test.v"]
+
+
+_TESTS = {"python": _python, "go": _go}
 
 
 def main(language, build):

@@ -64,6 +64,10 @@ def _node(folder):
         raise Missing("there is no node; tests/install-languages installs it")
     if not (folder / "node_modules/@grpc/grpc-js").exists():
         fetch("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", cwd=folder)
+    package = folder / "node_modules/sluice-rpc"
+    package.mkdir(exist_ok=True)
+    for file in ("package.json", "index.js"):
+        shutil.copy(CLIENTS.parents[3] / "sdk/node" / file, package)
     return ["node", folder / "client.js"]
 
 

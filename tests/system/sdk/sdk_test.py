@@ -5,6 +5,7 @@ network of tests/system/docs/with_proxy. Exits with code 77 and prints the reaso
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -40,7 +41,15 @@ def _go(folder):
     return [folder / "tests", "-test.v"]
 
 
-_TESTS = {"python": _python, "go": _go}
+def _node(folder):
+    for file in (_SDK / "node").glob("*.js*"):
+        shutil.copy(file, folder)
+    if not (folder / "node_modules/@grpc/grpc-js").exists():
+        proxy_clients.fetch("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", cwd=folder)
+    return ["node", "--test", folder / "fan_out.test.js"]
+
+
+_TESTS = {"python": _python, "go": _go, "node": _node}
 
 
 def main(language, build):

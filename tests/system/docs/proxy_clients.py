@@ -26,28 +26,34 @@ def _run(tool, *command, **options):
     return made.returncode, made.stdout + made.stderr
 
 
-def _fetch(tool, *command, **options):
+def fetch(tool, *command, **options):
+    """Raises Missing if the tool or its libraries cannot be had."""
     code, output = _run(tool, *command, **options)
     if code != 0:
         raise Missing(f"{tool} cannot have the libraries, which needs a network once: {output.strip()[-300:]}")
 
 
-def _build(tool, *command, **options):
+def build(tool, *command, **options):
+    """Raises AssertionError if the build fails."""
     code, output = _run(tool, *command, **options)
     if code != 0:
         raise AssertionError(f"{tool} {' '.join(command)}: {output}")
 
 
-def _python(_folder):
+def python_with_grpc():
     for interpreter in (sys.executable, "/usr/bin/python3"):  # Debian's packages work only with Debian's Python
         if subprocess.run([interpreter, "-c", "import grpc"], capture_output=True, check=False).returncode == 0:
-            return [interpreter, CLIENTS / "python/client.py"]
+            return interpreter
     raise Missing("Python has no grpcio; it is in Debian's package python3-grpcio")
 
 
+def _python(_folder):
+    return [python_with_grpc(), CLIENTS / "python/client.py"]
+
+
 def _go(folder):
-    _fetch("go", "mod", "download", cwd=CLIENTS / "go")
-    _build("go", "build", "-o", str(folder / "client"), ".", cwd=CLIENTS / "go")
+    fetch("go", "mod", "download", cwd=CLIENTS / "go")
+    build("go", "build", "-o", str(folder / "client"), ".", cwd=CLIENTS / "go")
     return [folder / "client"]
 
 
@@ -57,7 +63,11 @@ def _node(folder):
     if not shutil.which("node"):
         raise Missing("there is no node; tests/install-languages installs it")
     if not (folder / "node_modules/@grpc/grpc-js").exists():
-        _fetch("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", cwd=folder)
+        fetch("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", cwd=folder)
+    package = folder / "node_modules/sluice-rpc"
+    package.mkdir(exist_ok=True)
+    for file in ("package.json", "index.js"):
+        shutil.copy(CLIENTS.parents[3] / "sdk/node" / file, package)
     return ["node", folder / "client.js"]
 
 
@@ -67,17 +77,17 @@ def _java(folder):
     maven = ["--batch-mode", "--no-transfer-progress", f"-Dsluice.build={folder}", f"--file={CLIENTS}/java/pom.xml"]
     libraries = [*maven, "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"]
     if _run("mvn", "--offline", *libraries)[0] != 0:
-        _fetch("mvn", *libraries)
+        fetch("mvn", *libraries)
     source = CLIENTS / "java/src/main/java/sluice/Client.java"
-    _build("javac", "-d", str(folder / "classes"), "-cp", f"{folder}/lib/*", str(source))
+    build("javac", "-d", str(folder / "classes"), "-cp", f"{folder}/lib/*", str(source))
     return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{folder}/classes:{folder}/lib/*", "sluice.Client"]
 
 
 def _rust(folder):
     shutil.copytree(CLIENTS / "rust", folder / "source", dirs_exist_ok=True)
     manifest = f"--manifest-path={folder}/source/Cargo.toml"
-    _fetch("cargo", "fetch", manifest)
-    _build("cargo", "build", "--jobs=2", f"--target-dir={folder}/target", manifest)
+    fetch("cargo", "fetch", manifest)
+    build("cargo", "build", "--jobs=2", f"--target-dir={folder}/target", manifest)
     return [folder / "target/debug/sluice-docs"]
 
 
@@ -91,10 +101,10 @@ ENVIRONMENT = {
 }
 
 
-def client(language, build):
+def client(language, build_folder):
     """Returns the command that starts the client; the way and the workers follow it. Raises Missing if it cannot be
     built here."""
-    folder = pathlib.Path(build).resolve() / "docs-clients" / language
+    folder = pathlib.Path(build_folder).resolve() / "docs-clients" / language
     folder.mkdir(parents=True, exist_ok=True)
     return [str(word) for word in _BUILDS[language](folder)]
 

@@ -25,6 +25,7 @@ _WORKERS = ("10.0.0.1:7000", "10.0.0.2:7000")
 _FENCE = {"node": "js"}  # languages of code fences that have a different name
 _PROXY_VARIABLES = re.compile("(no_)?(grpc_)?(https?_)?proxy|java_tool_options", re.I)
 _GET = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1]).read().decode())"  # does what curl does
+_PACKAGES = ("go", "node", "python")  # languages with a package in sdk/
 _LANGUAGE = ""
 _BUILD = pathlib.Path()
 _CLIENT = []
@@ -105,6 +106,8 @@ class ProxyDocumentTest(unittest.TestCase):
         ways = {"authority": "http2", "fan-out": "http2"}
         if _LANGUAGE != "rust":
             ways["tls"] = "http2"
+        if _LANGUAGE in _PACKAGES:
+            ways["package"] = "http2"
         if _LANGUAGE == "java":
             ways["detector"] = "connect"
         for way, kind in ways.items():

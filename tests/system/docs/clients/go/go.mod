@@ -2,7 +2,12 @@ module sluice/docs
 
 go 1.24
 
-require google.golang.org/grpc v1.74.2
+require (
+	google.golang.org/grpc v1.74.2
+	sluice v0.0.0
+)
+
+replace sluice => ../../../../../sdk/go
 
 require (
 	golang.org/x/net v0.40.0 // indirect

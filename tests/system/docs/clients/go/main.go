@@ -1,4 +1,4 @@
-// The snippets of docs/guides/proxy-by-language.md for Go: main environment|authority|tls|fan-out WORKER...
+// The snippets of docs/guides/proxy-by-language.md for Go: main environment|authority|tls|fan-out|package WORKER...
 package main
 
 import (
@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+
+	"sluice"
 )
 
 func plain(worker string) (*grpc.ClientConn, error) {
@@ -59,6 +61,31 @@ func ofOneFanOut(ctx context.Context, workers []string) context.Context {
 	// [snippet]
 }
 
+func byPackage(ctx context.Context, workers []string) error {
+	var asks []sluice.Ask[*grpc_health_v1.HealthCheckResponse]
+	for _, worker := range workers {
+		// [snippet]
+		conn, err := sluice.Dial(sluice.DefaultProxy, worker)
+		// [snippet]
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		asks = append(asks, sluice.Ask[*grpc_health_v1.HealthCheckResponse]{
+			Call: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+				return grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+			},
+		})
+	}
+	// [snippet]
+	result, err := sluice.FanOut(ctx, asks, sluice.Options{Quorum: len(asks)})
+	// [snippet]
+	if err != nil {
+		return err
+	}
+	return result.Err()
+}
+
 func check(ctx context.Context, way, worker string) error {
 	connect := byAuthority
 	switch way {
@@ -84,6 +111,13 @@ func main() {
 	way, workers := os.Args[1], os.Args[2:]
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	if way == "package" {
+		if err := byPackage(ctx, workers); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(len(workers), "served")
+		return
+	}
 	if way == "fan-out" {
 		ctx = ofOneFanOut(ctx, workers)
 	}

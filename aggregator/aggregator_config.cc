@@ -51,10 +51,8 @@ absl::Status ParseTls(const v1::AggregatorConfig& config, AggregatorOptions& opt
 absl::Status ParseAccess(const v1::AggregatorConfig& config, AggregatorOptions& options) {
   absl::StatusOr<AccessRules> access =
       sluice::ParseAccess(config.access(), options.rpc_server.tls, options.rpc_server.listen);
-  if (!access.ok()) return access.status();
-  options.rpc_server.uids = access->Uids();
-  options.access = *std::move(access);
-  return absl::OkStatus();
+  if (access.ok()) options.rpc_server.access = *std::move(access);
+  return access.status();
 }
 
 absl::Status NamesField(absl::string_view field, const absl::Status& status) {

@@ -12,7 +12,6 @@
 #include "lib/link/worker_list.h"
 #include "lib/storage/serving/block_server.h"
 #include "lib/storage/serving/rpc_server.h"
-#include "lib/tls/access_rules.h"
 
 namespace sluice {
 
@@ -21,7 +20,6 @@ struct AggregatorOptions {
   std::string admin;  // host:port; empty: no admin server
   std::string level;  // the level in an aggregation tree; empty: no tree
   RpcServer::Options rpc_server;
-  AccessRules access;
   Link::Options link;
   WorkerList workers;
   BlockReader::Options reader;  // its workers are the fixed workers of the list

@@ -58,7 +58,7 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
       reader_(io_context_),
       worker_list_(options.workers),
       reader_options_(options.reader),
-      access_(std::make_shared<AccessControl>(options.access, link_->registry(), RefusedCallLog())),
+      access_(std::make_shared<AccessControl>(options.rpc_server.access, link_->registry(), RefusedCallLog())),
       service_([this] { return reader_.Get(); }, options.read_memory_bytes, access_) {
   threads_.Add("thread of the link", LinkThread(*link_));
   if (options.mid_level.has_value()) {

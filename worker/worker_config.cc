@@ -52,10 +52,8 @@ absl::Status ParseTls(const v1::WorkerConfig& config, WorkerOptions& options) {
 absl::Status ParseAccess(const v1::WorkerConfig& config, WorkerOptions& options) {
   absl::StatusOr<AccessRules> access =
       sluice::ParseAccess(config.access(), options.rpc_server.tls, options.rpc_server.listen);
-  if (!access.ok()) return access.status();
-  options.rpc_server.uids = access->Uids();
-  options.access = *std::move(access);
-  return absl::OkStatus();
+  if (access.ok()) options.rpc_server.access = *std::move(access);
+  return access.status();
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "absl/status/statusor.h"
 #include "lib/storage/serving/rpc_server.h"
 #include "lib/storage/serving/think_time.h"
-#include "lib/tls/access_rules.h"
 
 namespace sluice {
 
@@ -17,7 +16,6 @@ struct WorkerOptions {
   std::string data;   // the folder that holds worker-NNNN folders
   std::string admin;  // host:port; empty: no admin server
   ThinkTime::Options think_time;
-  AccessRules access;
   bool probe = true;  // serve the ProbeService
 };
 

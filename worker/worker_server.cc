@@ -40,7 +40,7 @@ WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoTh
     : store_(std::move(store)),
       data_check_([this] { return store_.CheckReadable(); }),
       metrics_(registry_),
-      access_(std::make_shared<AccessControl>(options.access, registry_, RefusedCallLog())),
+      access_(std::make_shared<AccessControl>(options.rpc_server.access, registry_, RefusedCallLog())),
       answer_watch_(io_thread),
       sru_service_(store_, metrics_, answer_watch_.reports(), io_thread.context(),
                    {.think_time = options.think_time, .access = access_, .disk = {.on_state = LogDisk}}),

@@ -104,8 +104,8 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     if (error) return Unavailable(address, "open a socket for", error);
     if (place.tcp) acceptor_.set_option(boost::asio::socket_base::reuse_address(true), error);
     if (!place.path.empty()) RemoveDeadSocket(place);
-    // The file gets the mode of its socket, less the umask, which belongs to the whole process. So nobody may connect
-    // who must not, from the first moment.
+    // bind gives the file the mode of the socket, less the umask of the process. Therefore nobody without permission
+    // can connect, not even before fchmodat.
     if (!place.path.empty()) fchmod(acceptor_.native_handle(), options_.unix_mode);
     acceptor_.bind(place.endpoint, error);
     if (error) return Unavailable(address, "listen on", error);
@@ -194,7 +194,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
   boost::asio::basic_socket_acceptor<stream_protocol> acceptor_;
   boost::asio::steady_timer pause_;
   std::string path_;
-  std::pair<dev_t, ino_t> file_;  // of path_
+  std::pair<dev_t, ino_t> file_;  // the one that Listen made at path_
   bool is_tcp_ = false;
 };
 

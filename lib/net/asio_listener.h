@@ -44,7 +44,7 @@ class AsioListener {
                                                               Options options, OnAccept on_accept);
   // The InvalidArgument of Listen. Opens nothing.
   static absl::Status Validate(const std::string& address);
-  ~AsioListener();  // removes the socket of a path, unless another one is there
+  ~AsioListener();  // removes its socket file, unless another socket is there now
   AsioListener(const AsioListener&) = delete;
   AsioListener& operator=(const AsioListener&) = delete;
 

@@ -191,8 +191,8 @@ void Stream::Take(stream_protocol::socket socket, bool half_open) {
 }
 
 // A proxy may have tens of thousands of these, idle at the same time. The kernel sends the probes of a grain of its
-// timers at once: with 20,000 connections that are probed after 5 to 7 s, about 800 of each 256 ms. Loopback drops some
-// of them (net.core.netdev_max_backlog), which ended a tenth of 10,000 idle tunnels within a minute.
+// timers at once: with 20,000 connections that are probed after 5 to 7 s, about 800 of each 256 ms. Loopback drops
+// those beyond net.core.netdev_max_backlog, and a tenth of 10,000 idle tunnels ended within a minute.
 void Stream::LetStall() {
   sluice::LetStall(fd_);
   stalling_ = executor_.stalling_streams();

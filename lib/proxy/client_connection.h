@@ -81,7 +81,7 @@ class ClientConnection final : public IdleHook,
   const std::string& connect_target() const { return connect_target_; }  // named by CONNECT; empty: none
   // Reports an event of this client for the log of the proxy.
   void Report(ProxyEvent::Kind kind, std::string target, absl::string_view why, absl::string_view carries = "");
-  // What applies to the client by the current options.
+  // The workers and the class of the client, by the current options.
   const std::shared_ptr<const ClientPolicies::Policy>& policy();
   StreamSocket& socket() { return *socket_; }
   void Write(std::string bytes);

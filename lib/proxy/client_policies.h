@@ -22,12 +22,12 @@ class ClientPolicies {
     std::vector<uint32_t> users;       // on Unix sockets
     std::vector<std::string> names;    // of certificates, as ListenerTls::client_names
     std::vector<std::string> workers;  // patterns: see TargetPolicy
-    std::string traffic_class;         // of all that these clients send; empty: a call names its class
+    std::string traffic_class;         // these clients are in it; empty: a call names its class
 
     friend bool operator==(const Group&, const Group&) = default;
   };
 
-  // What applies to one client.
+  // The workers and the class of one client.
   struct Policy {
     TargetPolicy workers;
     std::string traffic_class;  // as Group::traffic_class

@@ -21,7 +21,7 @@ struct SharedLinkOptions {
   // Bytes that may be in flight before the first daemon appears; at least 1. Default: an eighth of the budget.
   std::optional<int64_t> start_bytes;
   // User of the daemon; a daemon of another user is not believed. Default: root, the user of this process, or the owner
-  // of the folder of the socket.
+  // of the socket's folder.
   std::optional<uint32_t> daemon_uid;
   // Called after each change, on the link's thread; for logs. OK means that a lease is in force. Otherwise the status
   // has the reason, and the link uses its safe share. May be null.

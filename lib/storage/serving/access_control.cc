@@ -62,6 +62,11 @@ absl::Status AccessControl::Check(const grpc::CallbackServerContext& context, ab
   return allowed;
 }
 
+absl::Status CheckAccess(AccessControl* access, const grpc::CallbackServerContext& context, absl::string_view method,
+                         std::optional<absl::string_view> file) {
+  return access != nullptr ? access->Check(context, method, file) : absl::OkStatus();
+}
+
 UidProcessor::UidProcessor(uint32_t uid) : uid_(absl::StrCat(uid)) {}
 
 grpc::Status UidProcessor::Process(const InputMetadata&, grpc::AuthContext* context, OutputMetadata*, OutputMetadata*) {

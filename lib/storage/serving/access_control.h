@@ -39,6 +39,10 @@ class AccessControl {
   const std::array<prometheus::Counter*, 3> refusals_;  // by service
 };
 
+// As AccessControl::Check; without an AccessControl, each call is accepted.
+absl::Status CheckAccess(AccessControl* access, const grpc::CallbackServerContext& context, absl::string_view method,
+                         std::optional<absl::string_view> file);
+
 // Tells the services who the clients of one acceptor are: the processes of a user, on Unix sockets. There is one for
 // each acceptor. Thread-safe.
 class UidProcessor final : public grpc::AuthMetadataProcessor {

@@ -108,10 +108,9 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
 
 grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServerContext* context,
                                                               const v1::ReadRequest* request) {
-  if (access_ != nullptr) {
-    if (absl::Status allowed = access_->Check(*context, "BlockService/Read", request->file()); !allowed.ok()) {
-      return new RefusedStream<v1::ReadResponse>(allowed);
-    }
+  if (absl::Status allowed = CheckAccess(access_.get(), *context, "BlockService/Read", request->file());
+      !allowed.ok()) {
+    return new RefusedStream<v1::ReadResponse>(allowed);
   }
   std::shared_ptr<BlockReader> reader = source_();
   if (!reader) return new RefusedStream<v1::ReadResponse>(absl::UnavailableError("no worker is known yet"));

@@ -237,10 +237,9 @@ class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
 
 grpc::ServerWriteReactor<v1::ReadSruResponse>* MidLevelServer::ReadSru(grpc::CallbackServerContext* context,
                                                                        const v1::ReadSruRequest* request) {
-  if (options_.access != nullptr) {
-    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadSru", request->file()); !allowed.ok()) {
-      return new RefusedStream<v1::ReadSruResponse>(allowed);
-    }
+  if (absl::Status allowed = CheckAccess(options_.access.get(), *context, "SruService/ReadSru", request->file());
+      !allowed.ok()) {
+    return new RefusedStream<v1::ReadSruResponse>(allowed);
   }
   return new SruCall(*this, *context, *request);
 }
@@ -248,11 +247,9 @@ grpc::ServerWriteReactor<v1::ReadSruResponse>* MidLevelServer::ReadSru(grpc::Cal
 grpc::ServerUnaryReactor* MidLevelServer::ReadManifest(grpc::CallbackServerContext* context,
                                                        const v1::ReadManifestRequest* request,
                                                        v1::ReadManifestResponse* response) {
-  if (options_.access != nullptr) {
-    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadManifest", request->file());
-        !allowed.ok()) {
-      return new RefusedCall(allowed);
-    }
+  if (absl::Status allowed = CheckAccess(options_.access.get(), *context, "SruService/ReadManifest", request->file());
+      !allowed.ok()) {
+    return new RefusedCall(allowed);
   }
   // A reader requests the manifest from its beginning when its own copy has become useless. The copy in this cache is
   // useless too, then.

@@ -118,10 +118,9 @@ absl::StatusOr<std::vector<TcpSocket>> ProbeServer::ConnectionsFrom(const TcpEnd
 
 grpc::ServerUnaryReactor* ProbeServer::Probe(grpc::CallbackServerContext* context, const v1::ProbeRequest* request,
                                              v1::ProbeResponse* response) {
-  if (options_.access != nullptr) {
-    if (absl::Status allowed = options_.access->Check(*context, "ProbeService/Probe", std::nullopt); !allowed.ok()) {
-      return new RefusedCall(allowed);
-    }
+  if (absl::Status allowed = CheckAccess(options_.access.get(), *context, "ProbeService/Probe", std::nullopt);
+      !allowed.ok()) {
+    return new RefusedCall(allowed);
   }
   return new ProbeCall(*this, *context, *request, *response);
 }
@@ -129,11 +128,9 @@ grpc::ServerUnaryReactor* ProbeServer::Probe(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* ProbeServer::GetTcpCounters(grpc::CallbackServerContext* context,
                                                       const v1::GetTcpCountersRequest*,
                                                       v1::GetTcpCountersResponse* response) {
-  if (options_.access != nullptr) {
-    if (absl::Status allowed = options_.access->Check(*context, "ProbeService/GetTcpCounters", std::nullopt);
-        !allowed.ok()) {
-      return new RefusedCall(allowed);
-    }
+  if (absl::Status allowed = CheckAccess(options_.access.get(), *context, "ProbeService/GetTcpCounters", std::nullopt);
+      !allowed.ok()) {
+    return new RefusedCall(allowed);
   }
   return new CountersCall(*this, context->peer(), *response);
 }

@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *credentials);
-  for (const uint32_t uid : options.uids) {
+  for (const uint32_t uid : options.access.Uids()) {
     const auto of_user = MakeServerCredentials(options.tls, uid);
     if (!of_user.ok()) return of_user.status();
     server->acceptors_[uid] = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *of_user);

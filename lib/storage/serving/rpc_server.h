@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "lib/storage/serving/health_service.h"
+#include "lib/tls/access_rules.h"
 #include "lib/tls/server_tls.h"
 
 namespace grpc::experimental {
@@ -43,9 +44,9 @@ class RpcServer {
     // IP:port, localhost:port, unix:PATH or unix-abstract:NAME; port 0 selects a free port.
     std::vector<std::string> listen;
     std::optional<ServerTls> tls;  // for all addresses, Unix sockets included; absent: no TLS
-    // Users whose processes AccessControl must tell apart on Unix sockets; it sees no user of other processes. If there
-    // are any, each process may connect, otherwise only those of the own user.
-    std::vector<uint32_t> uids;
+    // AccessControl tells only the users in these rules apart on Unix sockets. If there are any, each process may
+    // connect, otherwise only those of the own user.
+    AccessRules access;
     bool reflection = false;
     size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
     int max_request_bytes = 64 << 10;

@@ -199,10 +199,9 @@ SruServer::SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReport
 
 grpc::ServerWriteReactor<v1::ReadSruResponse>* SruServer::ReadSru(grpc::CallbackServerContext* context,
                                                                   const v1::ReadSruRequest* request) {
-  if (options_.access != nullptr) {
-    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadSru", request->file()); !allowed.ok()) {
-      return new RefusedStream<v1::ReadSruResponse>(allowed);
-    }
+  if (absl::Status allowed = CheckAccess(options_.access.get(), *context, "SruService/ReadSru", request->file());
+      !allowed.ok()) {
+    return new RefusedStream<v1::ReadSruResponse>(allowed);
   }
   return new SruCall(*this, *context, *request);
 }
@@ -210,11 +209,9 @@ grpc::ServerWriteReactor<v1::ReadSruResponse>* SruServer::ReadSru(grpc::Callback
 grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext* context,
                                                   const v1::ReadManifestRequest* request,
                                                   v1::ReadManifestResponse* response) {
-  if (options_.access != nullptr) {
-    if (absl::Status allowed = options_.access->Check(*context, "SruService/ReadManifest", request->file());
-        !allowed.ok()) {
-      return new RefusedCall(allowed);
-    }
+  if (absl::Status allowed = CheckAccess(options_.access.get(), *context, "SruService/ReadManifest", request->file());
+      !allowed.ok()) {
+    return new RefusedCall(allowed);
   }
   return new ManifestCall(*this, *context, *request, *response);
 }

@@ -117,95 +117,74 @@ TEST_F(AsioResolutionTest, AQuestionThatIsDroppedIsNotAnswered) {
 }
 
 // The slow names represent names whose name server does not respond.
-TEST_F(AsioResolutionTest, AFewSlowNamesDoNotStopTheOthers) {
-  SlowNames names;
-  AsioExecutor executor(names.Options());
-  std::vector<std::shared_ptr<void>> questions;
-  EventLog log;
-  const auto ask = [&](const std::string& target) {
-    RunOn(executor, [&] {
-      questions.push_back(executor.Resolve(
-          target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
-    });
-  };
-  for (int i = 0; i < 20; ++i) ask(absl::StrCat("slow-", i, ":1"));
-  ask("quick-1:1");
-  EXPECT_THAT(log.Await(1), ElementsAre("quick-1:1"));
-  ask("quick-2:1");
-  EXPECT_THAT(log.Await(2), ElementsAre("quick-1:1", "quick-2:1"));
-  names.Release();
-  EXPECT_THAT(log.Await(22), SizeIs(22));
-  RunOn(executor, [&] { questions.clear(); });
+class SlowNamesTest : public ::testing::Test {
+ protected:
+  ~SlowNamesTest() override {
+    RunOn(executor_, [this] { questions_.clear(); });
+  }
+
+  // On the link's thread. The log gets the target when it is answered.
+  void Ask(const std::string& target) {
+    questions_.push_back(executor_.Resolve(
+        target, [this, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log_.Add(target); }));
+  }
+  void AskFromHere(const std::string& target) {
+    RunOn(executor_, [&] { Ask(target); });
+  }
+
+  SlowNames names_;
+  EventLog log_;
+  AsioExecutor executor_{names_.Options()};
+  std::vector<std::shared_ptr<void>> questions_;
+};
+
+TEST_F(SlowNamesTest, AFewSlowNamesDoNotStopTheOthers) {
+  for (int i = 0; i < 20; ++i) AskFromHere(absl::StrCat("slow-", i, ":1"));
+  AskFromHere("quick-1:1");
+  EXPECT_THAT(log_.Await(1), ElementsAre("quick-1:1"));
+  AskFromHere("quick-2:1");
+  EXPECT_THAT(log_.Await(2), ElementsAre("quick-1:1", "quick-2:1"));
+  names_.Release();
+  EXPECT_THAT(log_.Await(22), SizeIs(22));
 }
 
 // Any number of names that are not known to be slow, as a client can name them.
-TEST_F(AsioResolutionTest, NamesThatWereFoundAreLookedUpWhileAnyNumberIsSlow) {
-  SlowNames names;
-  AsioExecutor executor(names.Options());
-  std::vector<std::shared_ptr<void>> questions;
-  EventLog log;
-  const auto ask = [&](const std::string& target) {
-    RunOn(executor, [&] {
-      questions.push_back(executor.Resolve(
-          target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
-    });
-  };
-  ask("quick-1:1");
-  EXPECT_THAT(log.Await(1), ElementsAre("quick-1:1"));
-  for (int i = 0; i < 100; ++i) ask(absl::StrCat("slow-", i, ":1"));
-  ask("quick-1:2");
-  EXPECT_THAT(log.Await(2), ElementsAre("quick-1:1", "quick-1:2"));
-  ask("quick-2:1");
-  EXPECT_THAT(names.asked().events(), SizeIs(2 + LookUpThreads::kThreads - LookUpThreads::kForKnown));
-  names.Release();
-  EXPECT_THAT(log.Await(103), SizeIs(103));
-  RunOn(executor, [&] { questions.clear(); });
+TEST_F(SlowNamesTest, NamesThatWereFoundAreLookedUpWhileAnyNumberIsSlow) {
+  AskFromHere("quick-1:1");
+  EXPECT_THAT(log_.Await(1), ElementsAre("quick-1:1"));
+  for (int i = 0; i < 100; ++i) AskFromHere(absl::StrCat("slow-", i, ":1"));
+  AskFromHere("quick-1:2");
+  EXPECT_THAT(log_.Await(2), ElementsAre("quick-1:1", "quick-1:2"));
+  AskFromHere("quick-2:1");
+  EXPECT_THAT(names_.asked().events(), SizeIs(2 + LookUpThreads::kThreads - LookUpThreads::kForKnown));
+  names_.Release();
+  EXPECT_THAT(log_.Await(103), SizeIs(103));
 }
 
-TEST_F(AsioResolutionTest, ASlowNameTakesOneThread) {
-  SlowNames names;
-  AsioExecutor executor(names.Options());
-  std::vector<std::shared_ptr<void>> questions;
-  EventLog log;
-  const auto ask = [&](const std::string& target) {
-    RunOn(executor, [&] {
-      questions.push_back(executor.Resolve(
-          target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
-    });
-  };
-  for (int i = 1; i <= 100; ++i) ask(absl::StrCat("slow:", i));
-  ask("quick:1");
-  EXPECT_THAT(log.Await(1), ElementsAre("quick:1"));
-  EXPECT_THAT(names.asked().events(), ::testing::UnorderedElementsAre("slow", "quick"));
-  names.Release();
-  EXPECT_THAT(log.Await(101), SizeIs(101));
-  RunOn(executor, [&] { questions.clear(); });
+TEST_F(SlowNamesTest, ASlowNameTakesOneThread) {
+  for (int i = 1; i <= 100; ++i) AskFromHere(absl::StrCat("slow:", i));
+  AskFromHere("quick:1");
+  EXPECT_THAT(log_.Await(1), ElementsAre("quick:1"));
+  EXPECT_THAT(names_.asked().events(), ::testing::UnorderedElementsAre("slow", "quick"));
+  names_.Release();
+  EXPECT_THAT(log_.Await(101), SizeIs(101));
 }
 
-TEST_F(AsioResolutionTest, ANameThatNobodyWaitsForIsNotLookedUp) {
+TEST_F(SlowNamesTest, ANameThatNobodyWaitsForIsNotLookedUp) {
   constexpr size_t kThreads = LookUpThreads::kThreads - LookUpThreads::kForKnown;
-  SlowNames names;
-  AsioExecutor executor(names.Options());
-  std::vector<std::shared_ptr<void>> questions;
-  EventLog log;
-  const auto ask = [&](const std::string& target) {
-    questions.push_back(executor.Resolve(
-        target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
-  };
-  RunOn(executor, [&] {
-    for (size_t i = 0; i < kThreads; ++i) ask(absl::StrCat("slow-", i, ":1"));
+  RunOn(executor_, [&] {
+    for (size_t i = 0; i < kThreads; ++i) Ask(absl::StrCat("slow-", i, ":1"));
   });
-  EXPECT_THAT(names.asked().Await(kThreads), SizeIs(kThreads)) << "as many as there are threads for new names";
-  RunOn(executor, [&] {
-    ask("dropped:1");
-    questions.pop_back();
-    ask("last:1");
+  EXPECT_THAT(names_.asked().Await(kThreads), SizeIs(kThreads)) << "as many as there are threads for new names";
+  RunOn(executor_, [&] {
+    Ask("dropped:1");
+    questions_.pop_back();
+    Ask("last:1");
   });
-  names.Release();
-  EXPECT_THAT(log.Await(kThreads + 1), SizeIs(kThreads + 1));
-  EXPECT_THAT(names.asked().events(), SizeIs(kThreads + 1));
-  EXPECT_EQ(names.asked().events().back(), "last");
-  RunOn(executor, [&] { questions.clear(); });
+  names_.Release();
+  EXPECT_THAT(log_.Await(kThreads + 1), SizeIs(kThreads + 1));
+  EXPECT_THAT(names_.asked().events(), SizeIs(kThreads + 1));
+  EXPECT_EQ(names_.asked().events().back(), "last");
 }
 
 TEST_F(AsioResolutionTest, AQuestionMayBeDroppedByItsAnswer) {

@@ -50,18 +50,16 @@ class AccessControlTest : public ::testing::Test {
   void Start(std::vector<AccessRule> rules, const std::string& listen, std::optional<ServerTls> tls) {
     auto access_rules = AccessRules::Create(std::move(rules), kMethods);
     ASSERT_TRUE(access_rules.ok()) << access_rules.status();
-    const std::vector<uint32_t> uids = access_rules->Uids();
-    access_ =
-        std::make_shared<AccessControl>(*std::move(access_rules), registry_, [this](const AccessRefusal& refusal) {
-          absl::MutexLock lock(&mutex_);
-          refusals_.push_back(refusal);
-        });
+    access_ = std::make_shared<AccessControl>(*access_rules, registry_, [this](const AccessRefusal& refusal) {
+      absl::MutexLock lock(&mutex_);
+      refusals_.push_back(refusal);
+    });
     srus_ = std::make_unique<SruServer>(store_, metrics_, reports_, io_thread_.context(),
                                         SruServer::Options{.access = access_});
     probes_ = std::make_unique<ProbeServer>(io_thread_.context(), ProbeServer::Options{.access = access_});
     blocks_ = std::make_unique<BlockServer>([] { return nullptr; }, BlockServer::kMaxHeldBytes, access_);
-    auto server =
-        RpcServer::Start({.listen = {listen}, .tls = tls, .uids = uids}, {srus_.get(), probes_.get(), blocks_.get()});
+    auto server = RpcServer::Start({.listen = {listen}, .tls = tls, .access = *std::move(access_rules)},
+                                   {srus_.get(), probes_.get(), blocks_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }

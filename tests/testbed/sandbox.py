@@ -83,6 +83,7 @@ def _inside(main):
     try:
         _mount_run()
         _raise_file_limit()
+        _keep_java_out_of_tmp()
         return main()
     except Unsupported as error:
         return _report_unsupported(error)
@@ -132,3 +133,9 @@ def _mount_run():
 def _raise_file_limit():
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _keep_java_out_of_tmp():
+    # A JVM locks /tmp/hsperfdata_USER/PID. Sandboxes share /tmp, and each counts its processes from 1, so a second JVM with
+    # the same PID would print a warning into its output.
+    os.environ["JDK_JAVA_OPTIONS"] = "-XX:-UsePerfData"

@@ -90,6 +90,7 @@ absl::Status AggregatorServer::StartServing(const AggregatorOptions& options) {
   RpcServer::Options rpc_options = options.rpc_server;
   rpc_options.ready = reader_.Get() != nullptr;
   rpc_options.on_refused = RefusedConnectionLog();
+  rpc_options.on_refused_certificate = RefusedCertificateLog();
   std::vector<grpc::Service*> services = {&service_};
   if (mid_level_) services.push_back(&mid_level_->service());
   auto rpc_server = RpcServer::Start(rpc_options, services);
@@ -190,7 +191,8 @@ absl::Status AggregatorServer::StartAdmin(const AggregatorOptions& options, IoTh
                                                         .collectables = Metrics(options.level),
                                                         .live = [this] { return Live(); },
                                                         .ready = [this] { return Ready(); },
-                                                        .pages = LinkPages(*link_)});
+                                                        .pages = LinkPages(*link_),
+                                                        .passed = options.rpc_server.passed});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/plan.h"
@@ -16,6 +17,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
+#include "lib/net/passed_sockets.h"
 #include "lib/storage/serving/grpc_log.h"
 
 namespace sluice {
@@ -51,11 +53,15 @@ class Aggregator {
   }
 
   absl::Status Run() {
+    auto passed = PassedSockets::FromEnvironment();
+    if (!passed.ok()) return passed.status();
+    options_.rpc_server.passed = *std::move(passed);
     LogWhatGrpcLogs();
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     auto server = AggregatorServer::Start(options_, io_thread);
     if (!server.ok()) return server.status();
+    if (absl::Status taken = options_.rpc_server.passed->CheckAllTaken("listen and admin"); !taken.ok()) return taken;
     const ScheduleOptions& schedule = options_.link.schedule;
     Log(LogLevel::kInfo, "serving",
         {{"listen", (*server)->address()},

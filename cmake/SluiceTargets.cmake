@@ -22,6 +22,12 @@ if(PROJECT_IS_TOP_LEVEL)
   if(SLUICE_HAS_LINKER)
     add_link_options(-fuse-ld=${linker})
   endif()
+  # Hardened like the rest of the preset release. GCC refuses the flag on arm64, so it is not in the preset.
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-fcf-protection SLUICE_HAS_CF_PROTECTION)
+  if(SLUICE_HAS_CF_PROTECTION)
+    add_compile_options($<$<CONFIG:RelWithDebInfo>:-fcf-protection>)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Half a GiB before the first collection of garbage: 7 % of the compiler's time, for a fifth more memory.
     add_compile_options("SHELL:--param ggc-min-heapsize=524288")
@@ -64,10 +70,11 @@ function(sluice_compile_alone)
 endfunction()
 
 # sluice_library(model SOURCES ... DEPENDS ...): the layer sluice::model in this folder. GRPC: it links gRPC, so it is
-# installed for those who have that.
+# installed for those who have that. Always static, also for users who set BUILD_SHARED_LIBS: docs/reference/stability.md
+# promises no binary interface, and public headers have types of Abseil, whose namespace has another name in each release.
 function(sluice_library name)
   cmake_parse_arguments(arg "GRPC" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(sluice_${name} ${arg_SOURCES})
+  add_library(sluice_${name} STATIC ${arg_SOURCES})
   add_library(sluice::${name} ALIAS sluice_${name})
   set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(sluice_${name}

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +20,13 @@
 #include "lib/cli/link_log.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
+#include "lib/cli/memory_limit.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
+#include "lib/net/passed_sockets.h"
 #include "lib/tls/tls_context.h"
 #include "proxy/proxy_config.h"
 #include "proxy/proxy_program.h"
@@ -92,7 +95,7 @@ class Proxy {
 
   absl::Status Configure() {
     if (absl::Status status = SetLogLevel(flags_.config.log_level()); !status.ok()) return status;
-    auto options = ParseProxyConfig(flags_.config);
+    auto options = ParseProxyConfig(flags_.config, MemoryLimit());
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
     absl::Status files = CheckTlsFiles({.client = options_.server.tls});
@@ -108,10 +111,15 @@ class Proxy {
   }
 
   absl::Status Run() {
+    auto passed = PassedSockets::FromEnvironment();
+    if (!passed.ok()) return passed.status();
+    options_.server.passed = *std::move(passed);
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     auto program = ProxyProgram::Start(options_, io_thread);
     if (!program.ok()) return program.status();
+    const absl::Status taken = options_.server.passed->CheckAllTaken("listen, routes and admin");
+    if (!taken.ok()) return taken;
     if (absl::Status announced = Announce(**program); !announced.ok()) return announced;
     ConfigReload reload = MakeReload(**program);
     std::unique_ptr<FileWatch> watch;
@@ -134,6 +142,14 @@ class Proxy {
   // `addresses` are those of the listeners, in their order.
   void Warn(const std::vector<std::string>& addresses) const {
     WarnOfLargeBudget(options_.link);
+    const std::optional<int64_t> memory_bytes = MemoryLimit();
+    const int64_t needed_bytes = MemoryOfLimits(options_.server.proxy);
+    if (memory_bytes.has_value() && needed_bytes > *memory_bytes) {
+      Log(LogLevel::kWarning, "limits may take more memory than the process has",
+          {{"limits_bytes", needed_bytes},
+           {"memory_bytes", *memory_bytes},
+           {"reason", "leave out limits.connections, calls and held, or raise the memory limit of the container"}});
+    }
     std::vector<std::string> open;  // to any client that can reach them
     for (size_t i = 0; i < addresses.size(); ++i) {
       const ProxyServer::Listener& listener = options_.server.listeners[i];
@@ -169,8 +185,8 @@ class Proxy {
 
   ConfigReload MakeReload(ProxyProgram& program) const {
     const auto apply = [&program](const ProxyProgramOptions& options) { return program.Reconfigure(options); };
-    return ConfigReload(ReloadOptions(flags_, argc_, argv_, CheckReloadable, ParseProxyConfig, apply),
-                        program.config_metrics());
+    const auto parse = [](const v1::ProxyConfig& config) { return ParseProxyConfig(config, MemoryLimit()); };
+    return ConfigReload(ReloadOptions(flags_, argc_, argv_, CheckReloadable, parse, apply), program.config_metrics());
   }
 
   const int argc_;

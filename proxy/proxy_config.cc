@@ -1,5 +1,7 @@
 #include "proxy/proxy_config.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -18,6 +20,13 @@ namespace sluice {
 namespace {
 
 constexpr int kOctal = 8;
+
+// Estimates of what one of each takes: 18.5 KB of an idle connection were measured. Responses may take twice
+// limits.held for a while, and requests take as much again.
+constexpr int64_t kConnectionBytes = 20 << 10;
+constexpr int64_t kCallBytes = 6 << 10;
+constexpr int64_t kHeldTimes = 3;
+constexpr int64_t kMinHeldBytes = 64 << 10;
 
 constexpr absl::string_view kTcpPrefix = "tcp:";
 constexpr absl::string_view kRedirectedPrefix = "redirected:";
@@ -52,9 +61,18 @@ ListenerTls ParseListenerTls(const v1::ProxyListenerTls& config) {
           .client_names = {config.client_names().begin(), config.client_names().end()}};
 }
 
+// A third of three quarters of the memory for each.
+void DeriveLimits(int64_t memory_bytes, ProxyOptions& options) {
+  const int64_t part = memory_bytes / 4;
+  options.max_connections = std::clamp<size_t>(part / kConnectionBytes, 1, options.max_connections);
+  options.max_calls = std::clamp<size_t>(part / kCallBytes, 1, options.max_calls);
+  options.max_held_bytes = std::clamp<int64_t>(part / kHeldTimes, kMinHeldBytes, options.max_held_bytes);
+}
+
 absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
   if (config.has_connections()) options.max_connections = config.connections();
   if (config.has_calls()) options.max_calls = config.calls();
+  if (config.has_targets()) options.max_targets = config.targets();
   absl::Duration opening = absl::FromChrono(options.opening_timeout);
   absl::Duration stall = absl::FromChrono(options.client_stall_timeout);
   absl::Status status = ParseField("limits.held", config.held(), ParseByteSize, options.max_held_bytes);
@@ -65,9 +83,37 @@ absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
   return status;
 }
 
+absl::Status ParseShare(const v1::ProxyClients& config, const std::string& held_field, ClientShare& share) {
+  share.name = config.group();
+  if (config.has_weight()) share.weight = config.weight();
+  const v1::ProxyClientLimits& limits = config.limits();
+  if (limits.has_connections()) share.connections = limits.connections();
+  if (limits.has_calls()) share.calls = limits.calls();
+  if (limits.has_targets()) share.targets = limits.targets();
+  return ParseField(held_field, limits.held(), ParseByteSize, share.held_bytes);
+}
+
+absl::Status ParseRetries(const v1::ProxyRetries& config, ProxyOptions& options) {
+  constexpr double kMostTokens = 1000;
+  if (config.has_max_attempts()) options.max_attempts = config.max_attempts();
+  if (config.has_max_tokens()) options.retry_throttle.max_tokens = config.max_tokens();
+  if (config.has_token_ratio()) options.retry_throttle.token_ratio = config.token_ratio();
+  if (options.max_attempts < 1 || options.max_attempts > kMostAttempts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("retries.max_attempts: ", options.max_attempts, " is outside of 1 to ", kMostAttempts));
+  }
+  const RetryThrottle::Options& throttle = options.retry_throttle;
+  if (!(throttle.max_tokens > 0 && throttle.max_tokens <= kMostTokens)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("retries.max_tokens: ", throttle.max_tokens, " is not above 0 and at most ", kMostTokens));
+  }
+  if (throttle.token_ratio > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("retries.token_ratio: ", throttle.token_ratio, " is not above 0"));
+}
+
 absl::Status ParseTunnels(const v1::ProxyTunnels& config, ProxyOptions& options) {
   if (config.has_to_workers()) options.pass_worker_tunnels = config.to_workers();
-  if (config.has_to_others()) options.pass_tunnels = config.to_others();
+  if (config.has_to_others()) options.pass_tunnels = options.pass_tunnels_from_loopback = config.to_others();
   if (config.has_scheduled()) options.schedule_worker_tunnels = config.scheduled();
   options.worker_tunnel_class = config.traffic_class();
   if (config.has_proxy_protocol_version()) options.proxy_protocol_version = config.proxy_protocol_version();
@@ -127,6 +173,11 @@ v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
 }  // namespace
 
 absl::Status CheckReloadable(const v1::ProxyConfig& before, const v1::ProxyConfig& after) {
+  // No patterns are all private networks. A file that has lost its patterns must not open all of them.
+  if (after.workers().empty() && !before.workers().empty()) {
+    return absl::FailedPreconditionError(
+        "workers is empty, and was not before; give [\"private\"] if all private networks are meant");
+  }
   return CheckSameButReloadable(WithoutReloadable(before), WithoutReloadable(after));
 }
 
@@ -137,9 +188,17 @@ std::string AddressInConfig(const ProxyServer::Listener& listener, absl::string_
                       address);
 }
 
-absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config) {
+int64_t MemoryOfLimits(const ProxyOptions& options) {
+  return static_cast<int64_t>(options.max_connections) * kConnectionBytes +
+         static_cast<int64_t>(options.max_calls) * kCallBytes + options.max_held_bytes * kHeldTimes;
+}
+
+absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config,
+                                                     std::optional<int64_t> memory_bytes) {
   ProxyProgramOptions options;
+  if (memory_bytes.has_value()) DeriveLimits(*memory_bytes, options.server.proxy);
   options.admin = config.admin();
+  options.access_log = config.access_log().file();
   ProxyServer::Options& server = options.server;
   absl::Status status = ParseListeners(config, server);
   status.Update(CheckAdmin(config.admin()));
@@ -149,12 +208,16 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
                               .names = {clients.names().begin(), clients.names().end()},
                               .workers = {clients.workers().begin(), clients.workers().end()},
                               .traffic_class = clients.traffic_class()});
+    const std::string field = absl::StrCat("clients[", server.clients.size() - 1, "].limits.held");
+    status.Update(ParseShare(clients, field, server.clients.back().share));
   }
   server.client_users.assign(config.client_uids().begin(), config.client_uids().end());
   status.Update(ParseSocketMode(config.socket_mode(), server.socket_mode));
   status.Update(ParseLimits(config.limits(), server.proxy));
+  status.Update(ParseRetries(config.retries(), server.proxy));
   status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
   status.Update(ParseTunnels(config.tunnels(), server.proxy));
+  if (config.access_log().has_sample()) server.proxy.access_sample = config.access_log().sample();
   server.proxy_protocol.assign(config.tunnels().proxy_protocol().begin(), config.tunnels().proxy_protocol().end());
   absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kClient);
   status.Update(tls.status());

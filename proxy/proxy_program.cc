@@ -7,13 +7,17 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "lib/cli/descriptor_limit.h"
+#include "lib/cli/line_log.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/log_limit.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_pages.h"
 #include "lib/net/clock.h"
+#include "lib/proxy/access_record.h"
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/telemetry/metric_families.h"
@@ -93,10 +97,14 @@ absl::StatusOr<std::unique_ptr<ProxyProgram>> ProxyProgram::Start(const ProxyPro
   auto link = CreateLoggedLink(options.link);
   if (!link.ok()) return link.status();
   std::unique_ptr<ProxyProgram> program(new ProxyProgram(*std::move(link), options));
-  if (absl::Status admin = program->StartAdmin(options.admin, io_thread); !admin.ok()) return admin;
+  if (absl::Status admin = program->StartAdmin(options.admin, options.server.passed, io_thread); !admin.ok()) {
+    return admin;
+  }
   ProxyServer::Options logged = options.server;
   logged.on_event = [log = std::make_shared<ClientLog>()](const ProxyEvent& event) { log->OnEvent(event); };
   logged.on_listener_tls = LogListenerTls;
+  logged.admin = program->admin_address();
+  if (absl::Status opened = program->OpenAccessLog(options.access_log, logged); !opened.ok()) return opened;
   auto server = ProxyServer::Start(program->link_, std::move(logged));
   if (!server.ok()) return server.status();
   program->server_ = *std::move(server);
@@ -112,7 +120,8 @@ ProxyProgram::ProxyProgram(std::shared_ptr<Link> link, const ProxyProgramOptions
   threads_.Add("thread of the link", LinkThread(*link_));
 }
 
-absl::Status ProxyProgram::StartAdmin(const std::string& listen, IoThread& io_thread) {
+absl::Status ProxyProgram::StartAdmin(const std::string& listen, const std::shared_ptr<PassedSockets>& passed,
+                                      IoThread& io_thread) {
   if (listen.empty()) return absl::OkStatus();
   auto admin = AdminServer::Start(io_thread.context(),
                                   {.listen = listen,
@@ -121,9 +130,26 @@ absl::Status ProxyProgram::StartAdmin(const std::string& listen, IoThread& io_th
                                    .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
                                    .live = [this] { return threads_.Look(Now()); },
                                    .ready = [this] { return Ready(); },
-                                   .pages = LinkPages(*link_)});
+                                   .pages = LinkPages(*link_),
+                                   .passed = passed});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
+  return absl::OkStatus();
+}
+
+absl::Status ProxyProgram::OpenAccessLog(const std::string& path, ProxyServer::Options& options) {
+  if (path.empty()) return absl::OkStatus();
+  prometheus::Counter& lost =
+      MakeCounter(link_->registry(), "sluice_proxy_access_log_lost_total",
+                  "Lines of the access log that were lost, because its file or pipe took them too slowly.");
+  auto opened = LineLog::Open(path, [&lost](int64_t lines) { lost.Increment(static_cast<double>(lines)); });
+  if (!opened.ok()) {
+    return absl::Status(opened.status().code(), absl::StrCat("access_log.file: ", opened.status().message()));
+  }
+  access_log_ = *std::move(opened);
+  options.on_access = [log = access_log_.get()](const AccessRecord& record) {
+    log->Add(AccessLine(record, absl::Now()));
+  };
   return absl::OkStatus();
 }
 

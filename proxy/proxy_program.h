@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/cli/line_log.h"
 #include "lib/net/io_thread.h"
 #include "lib/proxy/proxy_server.h"
 #include "lib/telemetry/admin_server.h"
@@ -41,13 +42,15 @@ class ProxyProgram {
  private:
   ProxyProgram(std::shared_ptr<Link> link, const ProxyProgramOptions& options);
   absl::Status Ready() const;
-  absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
+  absl::Status OpenAccessLog(const std::string& path, ProxyServer::Options& options);
+  absl::Status StartAdmin(const std::string& listen, const std::shared_ptr<PassedSockets>& passed, IoThread& io_thread);
 
   const std::shared_ptr<Link> link_;
   const absl::Duration drain_timeout_;
   const absl::Duration drain_delay_;
   const ProcessMetrics process_metrics_;
   ConfigMetrics config_metrics_;
+  std::unique_ptr<LineLog> access_log_;  // the server uses it
   std::unique_ptr<ProxyServer> server_;
   ThreadWatch threads_;  // on the IO thread
   std::atomic<bool> serving_ = false;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the Debian packages that Sluice needs and this machine lacks. Does nothing if all are installed.
-#   tests/install-packages.sh [build] [network] [monitoring] [browser] [languages] [search] [simulation] [checks] [stock] [package]
+# Installs the packages of Debian 12 or 13, or of Ubuntu 24.04 (the groups build and demo were tried there), that Sluice
+# needs and this machine lacks. Does nothing if all are installed.
+#   tests/install-packages.sh [build] [demo] [network] [monitoring] [browser] [languages] [search] [simulation] [checks] [stock] [package]
 # Without arguments: build network.
 set -eu
 
@@ -8,6 +9,8 @@ set -eu
 build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev libssl-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libmnl-dev libgtest-dev libgmock-dev
   libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3 nftables"
+# Packages for examples/run-demo.sh, in addition to the programs.
+demo="iproute2 ethtool procps util-linux python3"
 # Packages for the test network, its Python servers and its plots.
 network="iproute2 ethtool nftables procps util-linux iputils-ping gnuplot-nox python3-grpcio socat curl"
 # Packages for the tests of metrics, rules and manifests. promtool checks the metrics and rules, and a Prometheus server
@@ -22,11 +25,11 @@ browser="chromium"
 # rustup, are kept. Rust's package is the one that Debian keeps new for browsers. tests/install-languages calls this, and
 # installs what is not a package.
 languages=""
-for need in go:golang-go mvn:maven javac:openjdk-17-jdk-headless node:nodejs npm:npm cargo:cargo-web rustc:rustc-web; do
+for need in go:golang-go mvn:maven javac:default-jdk-headless node:nodejs npm:npm cargo:cargo-web rustc:rustc-web; do
   command -v "${need%%:*}" >/dev/null || languages="$languages ${need#*:}"
 done
-# Documents for examples/search: 25 MB, 2760 pages.
-search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
+# Documents for examples/search: 25 MB, 2760 pages of Debian 12.
+search="python3-doc postgresql-doc git-doc sqlite3-doc"
 # Packages for the packet simulations, whose tests are skipped without them: ns-3 (research/ns3; 57 MB), ns-2
 # (research/ns2), and their plots.
 simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
@@ -38,7 +41,7 @@ if [ ! -d /run/systemd/system ]; then
 fi
 # Packages to make Debian packages and to check them (deploy/packages/check), and the site (docs/site/build).
 package="help2man lintian debootstrap doxygen"
-# Packages for .ci/run.
+# Packages for .ci/run, which needs Debian 12: 13 has no clang-14.
 checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 universal-ctags git"
 
 [ $# -gt 0 ] || set -- build network
@@ -46,6 +49,7 @@ wanted=""
 for group in "$@"; do
   case $group in
     build) wanted="$wanted $build" ;;
+    demo) wanted="$wanted $demo" ;;
     network) wanted="$wanted $network" ;;
     monitoring) wanted="$wanted $monitoring" ;;
     browser) wanted="$wanted $browser" ;;
@@ -55,7 +59,7 @@ for group in "$@"; do
     checks) wanted="$wanted $checks" ;;
     package) wanted="$wanted $package" ;;
     stock) wanted="$wanted $stock" ;;
-    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, languages, search, simulation, checks, stock and package" >&2; exit 2 ;;
+    *) echo "$0: unknown group '$group'; there are build, demo, network, monitoring, browser, languages, search, simulation, checks, stock and package" >&2; exit 2 ;;
   esac
 done
 
@@ -83,6 +87,6 @@ export DEBIAN_FRONTEND=noninteractive
 if ! $sudo apt-get install -y --no-install-recommends $missing &&
    ! { $sudo apt-get update && $sudo apt-get install -y --no-install-recommends $missing; }; then
   echo "Could not install:$missing" >&2
-  echo "Without a network, install them from a Debian 12 mirror or medium and start again." >&2
+  echo "Without a network, install them from a mirror or medium of Debian and start again." >&2
   exit 1
 fi

@@ -9,6 +9,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "lib/net/worker_address.h"
 #include "lib/storage/stripe/crc32c.h"
 #include "tools/unreachable.h"
@@ -148,6 +149,12 @@ absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request
   if (absl::IsUnimplemented(status) && status.message().empty()) {
     return absl::UnimplementedError(
         absl::StrCat(address_, " is not an aggregator: it does not have the method to read blocks"));
+  }
+  // gRPC's own text names neither the server nor the time.
+  if (absl::IsDeadlineExceeded(status) && status.message() == "Deadline Exceeded") {
+    return absl::DeadlineExceededError(
+        absl::StrCat(address_, check.begun() ? " has not sent the whole response" : " has not responded", " within ",
+                     absl::FormatDuration(timeout)));
   }
   if (!absl::IsUnavailable(status) || check.begun()) return status;
   const absl::Duration left = absl::FromChrono(context.deadline() - std::chrono::system_clock::now());

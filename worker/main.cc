@@ -13,6 +13,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/net/io_thread.h"
+#include "lib/net/passed_sockets.h"
 #include "lib/storage/serving/grpc_log.h"
 #include "lib/storage/stripe/stripe_store.h"
 #include "worker/worker_config.h"
@@ -49,11 +50,15 @@ class Worker {
   }
 
   absl::Status Run() {
+    auto passed = PassedSockets::FromEnvironment();
+    if (!passed.ok()) return passed.status();
+    options_.rpc_server.passed = *std::move(passed);
     LogWhatGrpcLogs();
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     const absl::StatusOr<std::unique_ptr<WorkerServer>> server = WorkerServer::Start(options_, io_thread);
     if (!server.ok()) return server.status();
+    if (absl::Status taken = options_.rpc_server.passed->CheckAllTaken("listen and admin"); !taken.ok()) return taken;
     absl::Status announced = Announce(**server);
     if (!announced.ok()) return announced;
     const int signal = termination.Wait();

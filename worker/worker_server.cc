@@ -23,12 +23,13 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   absl::StatusOr<StripeStore> store = StripeStore::Open(options.data);
   if (!store.ok()) return store.status();
   std::unique_ptr<WorkerServer> server(new WorkerServer(options, *std::move(store), io_thread));
-  absl::Status admin = server->StartAdmin(options.admin, io_thread);
+  absl::Status admin = server->StartAdmin(options, io_thread);
   if (!admin.ok()) return admin;
   std::vector<grpc::Service*> services = {&server->sru_service_};
   if (options.probe) services.push_back(&server->probe_service_);
   RpcServer::Options rpc_options = options.rpc_server;
   rpc_options.on_refused = RefusedConnectionLog();
+  rpc_options.on_refused_certificate = RefusedCertificateLog();
   absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(rpc_options, services);
   if (!rpc_server.ok()) return rpc_server.status();
   server->rpc_server_ = *std::move(rpc_server);
@@ -52,15 +53,16 @@ WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoTh
                [this](std::function<void()> task) { rpc_server_->PostToAccepting(std::move(task)); });
 }
 
-absl::Status WorkerServer::StartAdmin(const std::string& listen, IoThread& io_thread) {
-  if (listen.empty()) return absl::OkStatus();
+absl::Status WorkerServer::StartAdmin(const WorkerOptions& options, IoThread& io_thread) {
+  if (options.admin.empty()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(
-      io_thread.context(), {.listen = listen,
+      io_thread.context(), {.listen = options.admin,
                             .field = "admin",
                             .name = "sluice-worker",
                             .collectables = {&registry_, &answer_watch_.metrics(), &process_metrics_},
                             .live = [this] { return Live(); },
-                            .ready = [this] { return Ready(); }});
+                            .ready = [this] { return Ready(); },
+                            .passed = options.rpc_server.passed});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

@@ -42,7 +42,7 @@ class WorkerServer {
 
  private:
   WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread);
-  absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
+  absl::Status StartAdmin(const WorkerOptions& options, IoThread& io_thread);
   absl::Status Live();
   absl::Status Ready();
 

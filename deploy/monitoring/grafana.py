@@ -19,7 +19,8 @@ _COLOURS = {
     "not_found": "yellow", "out_of_range": "orange", "invalid": "purple",
     "retransmit": "orange", "some": "orange", "probe": "blue", "grow": "green", "back_off": "red", "give_back": "yellow",
     "http2": "green", "connect": "blue", "worker_tunnel": "orange", "scheduled_tunnel": "yellow", "other_tunnel": _GREY, "handshake_failed": "red",
-    "unreachable": "yellow",
+    "unreachable": "yellow", "stuck": "red", "idle": _GREY, "connected": "green", "wanted": _GREY,
+    "applied": "green",
 }  # fmt: skip
 
 # The values of the label at the start of a legend, by the metric that has it.
@@ -38,6 +39,7 @@ _VALUES = {
     "sluice_link_rtt_seconds": "min smoothed",
     "sluice_mid_level_cache_lookups_total": "hit joined miss",
     "sluice_mid_level_read_ahead_blocks_total": "used wasted",
+    "sluice_config_reloads_total": "applied invalid refused",
     "sluice_proxy_connections_total": "http2 connect worker_tunnel scheduled_tunnel other_tunnel refused handshake_failed unreachable",
 }
 

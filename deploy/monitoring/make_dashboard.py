@@ -149,6 +149,55 @@ def _queue():
               quantiles("sluice_ready_seconds"), width=6),
         lines("Lateness of timers", "s", "p99 is the value for link.jitter. Milliseconds: the host is short of processors.",
               quantiles("sluice_timer_lateness_seconds"), width=6),
+        lines("Responses that wait for the application", "bytes",
+              "Bytes that wait for merge. At half of callback_memory_bytes or more, merge is slower than the link.",
+              [(aggregator("sluice_callback_bytes"), "waiting {{instance}}")]),
+        lines("Responses that are held for the application", "ops",
+              "They wait at their workers, because callback_memory_bytes is in use.",
+              [(rate(aggregator("sluice_callback_holds_total")), "held {{instance}}")]),
+        lines("Blocks that cannot make their deadline", "ops",
+              "They give way to others. More load than the link carries, or deadlines too short for the size of the blocks.",
+              [(rate(aggregator("sluice_late_blocks_total")), "late {{instance}}")]),
+    ]  # fmt: skip
+
+
+def _observed():
+    responses = rate(aggregator("sluice_observed_responses_total"))
+    return [
+        row("Without a schedule: what it would change"),
+        lines("Goodput, and goodput with a schedule", "Bps",
+              "Policy unscheduled. The second line is for callers that wait for one fan-out before the next.",
+              [(rate(aggregator("sluice_observed_response_bytes_total")), "observed {{instance}}"),
+               (f"{rate(aggregator('sluice_observed_response_bytes_total'))} / "
+                f"(1 - {rate(aggregator('sluice_observed_lost_seconds_total'))})", "with a schedule {{instance}}")]),
+        lines("Time", "percentunit", "Busy: responses were on their way. Lost: a schedule would have saved this part of it.",
+              [(rate(aggregator("sluice_observed_busy_seconds_total")), "busy {{instance}}"),
+               (rate(aggregator("sluice_observed_lost_seconds_total")), "lost {{instance}}")]),
+        lines("Responses", "percentunit",
+              "Held: more bytes were on their way than the buffer takes. Lost: they then waited for a TCP timeout.",
+              [(f"{rate(aggregator('sluice_observed_held_responses_total'))} / {responses}", "held {{instance}}"),
+               (f"{rate(aggregator('sluice_observed_lost_responses_total'))} / {responses}", "lost {{instance}}")]),
+        lines("TCP timeouts, and those that a schedule prevents", "ops", "The rest has other causes, such as a bad cable.",
+              [(rate(aggregator("sluice_timeouts_total", kind="tcp_rto")), "timeouts {{instance}}"),
+               (rate(aggregator("sluice_observed_lost_responses_total")), "prevented {{instance}}")]),
+        lines("Bytes above the buffer", "Bps", "Of requests that left while the buffer was full.",
+              [(rate(aggregator("sluice_observed_held_bytes_total")), "above {{instance}}")]),
+        lines("Policy", "short", "1: the policy in force. A reload of the config may change it.",
+              [(aggregator("sluice_schedule_policy") + " > 0", "{{policy}} {{instance}}")]),
+    ]  # fmt: skip
+
+
+def _classes():
+    received = rate(aggregator("sluice_class_received_bytes_total"))
+    return [
+        row("Classes of traffic"),
+        lines("Bytes by class", "Bps", "Bytes that arrived over the link, headers included. Absent without classes.",
+              [(received, "{{class}} {{instance}}")], stacked=True),
+        lines("Shares by class", "percentunit",
+              "Share of each class in the bytes that arrived. While calls of several classes wait, the shares follow the weights.",
+              [(f"{received} / ignoring (class) group_left () sum without (class) ({received})", "{{class}} {{instance}}")]),
+        lines("Calls that wait, by class", "short", "A class without waiting calls needs no larger share.",
+              [(aggregator("sluice_class_queued_calls"), "{{class}} {{instance}}")]),
     ]  # fmt: skip
 
 
@@ -214,6 +263,10 @@ def _sharing():
                (sharing("sluice_sharing_draining_bytes"), "processes that are gone {{instance}}")]),
         lines("Demand by application", "bytes", "What all calls that have not ended cost. 0: idle.",
               [(sharing("sluice_sharing_demand_bytes"), by_application)]),
+        lines("Shares by class of traffic", "Bps", "Of the processes that name their classes. By weight while all are busy.",
+              [(rate(sharing("sluice_sharing_class_received_bytes_total")), "{{class}} {{instance}}")], stacked=True),
+        lines("Demand by class of traffic", "bytes", "What the calls of a class that have not ended cost. 0: nobody uses it.",
+              [(sharing("sluice_sharing_class_demand_bytes"), "{{class}} {{instance}}")]),
         lines("Processes, and those without a lease", "short",
               "Who shares the link; and aggregators that should and have no lease, so that they go by their safe share.",
               [(sharing("sluice_sharing_processes"), by_application),
@@ -239,10 +292,34 @@ def _mid_level():
     ]  # fmt: skip
 
 
+def _targets():
+    return [
+        row("Workers, as aggregators and proxies see them"),
+        lines("Workers in the list, and workers with a connection", "short",
+              "Files without a replica cannot be read while a worker has no connection.",
+              [(aggregator("sluice_workers_wanted"), "wanted {{instance}}"),
+               (aggregator("sluice_workers_connected"), "connected {{instance}}")]),
+        lines("Workers at fault, by fault", "short", "Many workers at once have one cause: a rack, the network or this host.",
+              [(aggregator("sluice_faulty_workers"), "{{fault}} {{instance}}")], stacked=True),
+        lines("Workers at fault, by name", "short", "1: the worker has this fault. At most twenty workers for each instance.",
+              [(aggregator("sluice_worker_fault"), "{{worker}} {{fault}} {{instance}}")]),
+        lines("Ejections of workers", "ops",
+              "An ejected worker gets no call that another worker can answer. probe: it failed again when it was tried.",
+              [(rate(aggregator("sluice_ejections_total")), "{{reason}} {{instance}}")], stacked=True, width=6),
+        lines("Calls that the queue refused", "reqps",
+              "full: more load than the link carries. worker: one worker hangs or is slow. timeout: longer than queue_timeout.",
+              [(rate(aggregator("sluice_queue_refusals_total")), "{{reason}} {{instance}}")], stacked=True, width=6),
+        lines("Time until a lost worker is connected again", "s", "Much longer than a restart: names are looked up too late.",
+              quantiles("sluice_worker_reconnect_seconds"), width=6),
+        lines("Failed look-ups of workers", "ops", "The known workers stay. For long: new workers are not found.",
+              [(rate(aggregator("sluice_worker_lookup_failures_total")), "failed {{instance}}")], width=6),
+    ]  # fmt: skip
+
+
 def _proxy():
     by_code = f"sum by (instance, code) ({rate(aggregator('sluice_proxy_calls_total'))})"
     return [
-        row("Proxies"),
+        row("Proxies: calls"),
         lines("Calls through proxies, by status", "reqps",
               "PERMISSION_DENIED: a worker that no pattern allows. UNAVAILABLE: workers that are away. RESOURCE_EXHAUSTED: the "
               "queue is full, or a client does not read.",
@@ -251,6 +328,12 @@ def _proxy():
               "From the first header to the end, of calls that had a worker; the ten slowest methods. Streams that stay open "
               "are in it with all their time.",
               [(highest(quantile(0.99, "sluice_proxy_call_seconds")), "{{method}} {{instance}}")]),
+        lines("Bytes that proxies hold", "bytes",
+              "Responses that clients have not read yet, and requests that workers have not. Near limits.held slow clients "
+              "receive nothing more, and calls that upload to slow workers end.",
+              [(aggregator("sluice_proxy_held_bytes"), "responses {{instance}}"),
+               (aggregator("sluice_proxy_held_request_bytes"), "requests {{instance}}")]),
+        row("Proxies: clients"),
         lines("Clients and calls of proxies", "short",
               "Open connections, and calls that have not ended. At limits.connections those end that are idle, for further "
               "ones; at limits.calls further ones are refused.",
@@ -261,13 +344,50 @@ def _proxy():
               "other_tunnel: passed on to other hosts. refused: not allowed, or too many. handshake_failed: without the right "
               "certificate. unreachable: CONNECT to a target that cannot be looked up or reached.",
               [(rate(aggregator("sluice_proxy_connections_total")), "{{kind}} {{instance}}")], stacked=True),
-        lines("Bytes that proxies hold", "bytes",
-              "Answers that clients have not taken yet, and requests that workers have not. Near limits.held slow clients get "
-              "nothing more, and calls that upload to slow workers end.",
-              [(aggregator("sluice_proxy_held_bytes"), "answers {{instance}}"),
-               (aggregator("sluice_proxy_held_request_bytes"), "requests {{instance}}")]),
-        lines("Calls that were ended as stuck, per minute", "short", "Their clients read nothing of the answer: clients hang.",
-              [(f"60 * {rate(aggregator('sluice_proxy_stuck_calls_total'))}", "stuck {{instance}}")]),
+        lines("What proxies ended, per minute", "short",
+              "stuck: calls and tunnels with an end that reads nothing. idle: connections that made room for new ones, so "
+              "limits.connections is low, or a client opens connections and does not use them.",
+              [(f"60 * {rate(aggregator('sluice_proxy_stuck_calls_total'))}", "stuck {{instance}}"),
+               (f"60 * {rate(aggregator('sluice_proxy_idle_ends_total'))}", "idle {{instance}}")]),
+        lines("Use of shares by groups of clients, ten highest", "percentunit",
+              "What a group uses of its share of each limit. Above 100 %, the group gives way once the limit is reached.",
+              [(highest(f"{aggregator('sluice_proxy_group_used')} / {aggregator('sluice_proxy_group_share')}"),
+                "{{group}} {{limit}} {{instance}}")]),
+        lines("Refusals by groups of clients", "ops",
+              "cap: of the entry in clients. share: the limit is reached. gave_way: ended for another group.",
+              [(rate(aggregator("sluice_proxy_group_refusals_total")), "{{group}} {{limit}} {{reason}} {{instance}}")], stacked=True),
+        lines("Lines of access logs that were lost", "ops", "Its disk, or the reader of its pipe, is too slow.",
+              [(rate(aggregator("sluice_proxy_access_log_lost_total")), "lost {{instance}}")]),
+    ]  # fmt: skip
+
+
+def _tunnels():
+    turns = f"sum without (end) ({rate(aggregator('sluice_tunnel_turns_total'))})"
+    return [
+        row("Tunnels"),
+        lines("Open tunnels of proxies", "short",
+              "scheduled: to workers, in turns of the schedule. worker: to workers, without a schedule. other: to other hosts.",
+              [(aggregator("sluice_proxy_tunnels"), "{{to}} {{instance}}")], stacked=True),
+        lines("Bytes through tunnels of proxies", "Bps",
+              "Bytes that came from the far ends. The share of worker and other follows no schedule.",
+              [(rate(aggregator("sluice_proxy_tunnel_received_bytes_total")), "{{to}} {{instance}}")], stacked=True),
+        lines("Scheduled tunnels, by phase", "short",
+              "waiting: for a turn; many of them and few in a turn: the port is busy. held: the client does not read.",
+              [(f"sum by (instance, phase) ({aggregator('sluice_tunnels')})", "{{phase}} {{instance}}")], stacked=True),
+        lines("Bytes through scheduled tunnels", "Bps", "By the pattern of workers that permits the target.",
+              [(rate(aggregator("sluice_tunnel_received_bytes_total")), "{{workers}} {{instance}}")], stacked=True, width=6),
+        lines("Windows of scheduled tunnels", "bytes", "Of the tunnels that have a turn. The rest of the budget belongs to calls.",
+              [(aggregator("sluice_tunnel_window_bytes"), "{{workers}} {{instance}}"),
+               (aggregator("sluice_budget_bytes"), "budget {{instance}}")], width=6),
+        lines("Turns of tunnels, by their end", "ops",
+              "silence: the response has ended. part: the tunnel asked again. unanswered: no response in the turn. client: "
+              "the client does not read.",
+              [(f"sum by (instance, end) ({rate(aggregator('sluice_tunnel_turns_total'))})", "{{end}} {{instance}}")],
+              stacked=True, width=6),
+        lines("Surprises per turn", "percentunit",
+              "Windows that came when no turn had room for them. Above a tenth, the proxy does not recognise the ends of "
+              "responses.",
+              [(f"{rate(aggregator('sluice_tunnel_surprises_total'))} / {turns}", "{{workers}} {{instance}}")], width=6),
     ]  # fmt: skip
 
 
@@ -318,6 +438,11 @@ def _workers():
               [(highest(worker("instance:sluice_worker_sent_bytes:rate5m")), "{{instance}}")], width=6),
         lines("Time to read from disk, p99, ten highest", "s", "A slow disk shows here and in no metric of the network.",
               [(highest(worker("instance:sluice_worker_read_seconds:p99_rate5m")), "{{instance}}")], width=6),
+        lines("Disks that do not respond, ten highest", "short", "Data folders without a read for 5 s. The log names them.",
+              [(highest(worker("sluice_worker_silent_disks")), "{{instance}}")], width=12),
+        lines("Calls that no rule of access allows", "ops", "The log names the client, the method and the field.",
+              [(f"sum by (service) ({rate(worker('sluice_access_refusals_total'))})", "{{service}}")],
+              stacked=True, width=12),
     ]  # fmt: skip
 
 
@@ -333,7 +458,13 @@ def _processes():
         lines("Time since start", "s", "The youngest ten. Back to 0 is a restart.",
               [(f"bottomk(10, time() - {process('process_start_time_seconds')})", "{{job}} {{instance}}")], width=6),
         lines("Processes by version", "short", "More than one version: a rollout is under way, or has stopped.",
-              [(f"count by (job, version) ({process('sluice_build_info')})", "{{job}} {{version}}")], width=12),
+              [(f"count by (job, version) ({process('sluice_build_info')})", "{{job}} {{version}}")], width=6),
+        lines("Changes of the config, per hour", "short", "invalid, refused: a change is not in force. The log has the reason.",
+              [(f"3600 * {rate(aggregator('sluice_config_reloads_total'))}", "{{outcome}} {{instance}}")], width=6),
+        lines("Time since the config was read", "s", "The age of the config in force.",
+              [(f"time() - {aggregator('sluice_config_last_reload_success_timestamp_seconds')}", "age {{instance}}")], width=6),
+        lines("Different configs in force", "short", "Instances of a job with the same config count once. 1: all agree.",
+              [(f'count by (job) (count_values by (job) ("hash", {aggregator("sluice_config_hash")}))', "{{job}}")], width=6),
     ]  # fmt: skip
 
 
@@ -355,8 +486,9 @@ def _instances(name, label, metric):
 
 
 def dashboard():
-    panels = [*_overview(), *_goodput(), *_budget(), *_queue(), *_latency(), *_losses(), *_sharing(), *_mid_level()]
-    panels += [*_proxy(), *_workers(), *_processes()]
+    panels = [*_overview(), *_goodput(), *_budget(), *_queue(), *_observed(), *_classes(), *_latency(), *_losses(),
+              *_targets()]
+    panels += [*_sharing(), *_mid_level(), *_proxy(), *_tunnels(), *_workers(), *_processes()]
     source = {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus"}
     alerts = {
         "name": "Alerts",

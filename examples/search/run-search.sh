@@ -23,7 +23,7 @@ cmake --preset release >/dev/null
 cmake --build --preset release --target search-index search-worker search-aggregator search
 
 if [ ! -d "$index" ]; then
-  corpus=(/usr/share/doc/{python3.11/html,postgresql-doc-15/html,git-doc,sqlite3})
+  corpus=(/usr/share/doc/{python3.*/html,postgresql-doc-*/html,git-doc,sqlite3})
   for folder in "${corpus[@]}"; do
     if [ ! -d "$folder" ]; then
       echo "$0: $folder is not there, though its package is installed: dpkg leaves out documentation here" \

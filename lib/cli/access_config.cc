@@ -4,10 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "lib/cli/log_limit.h"
@@ -20,10 +18,9 @@ namespace {
 constexpr absl::string_view kMethods[] = {"BlockService/Read", "SruService/ReadSru", "SruService/ReadManifest",
                                           "ProbeService/Probe", "ProbeService/GetTcpCounters"};
 
-struct LimitedLog {
-  std::mutex mutex;
-  LogLimit limit{std::chrono::seconds(10), 64};  // guarded by mutex
-};
+std::shared_ptr<SharedLogLimit> MakeLogLimit() {
+  return std::make_shared<SharedLogLimit>(std::chrono::seconds(10), 64);
+}
 
 }  // namespace
 
@@ -48,12 +45,8 @@ absl::StatusOr<AccessRules> ParseAccess(const google::protobuf::RepeatedPtrField
 }
 
 std::function<void(const AccessRefusal&)> RefusedCallLog() {
-  return [log = std::make_shared<LimitedLog>()](const AccessRefusal& refusal) {
-    std::optional<int64_t> unlogged;
-    {
-      const std::lock_guard<std::mutex> lock(log->mutex);
-      unlogged = log->limit.Take(absl::StrCat(refusal.client, " ", refusal.method), std::chrono::steady_clock::now());
-    }
+  return [log = MakeLogLimit()](const AccessRefusal& refusal) {
+    const std::optional<int64_t> unlogged = log->Take(absl::StrCat(refusal.client, " ", refusal.method));
     if (!unlogged.has_value()) return;
     Log(LogLevel::kWarning, "a call is refused",
         {{"client", refusal.client},
@@ -61,6 +54,15 @@ std::function<void(const AccessRefusal&)> RefusedCallLog() {
          {"method", refusal.method},
          {"reason", refusal.reason},
          {"unlogged", *unlogged}});
+  };
+}
+
+std::function<void(const absl::Status& why)> RefusedCertificateLog() {
+  return [log = MakeLogLimit()](const absl::Status& why) {
+    const std::optional<int64_t> unlogged = log->Take(std::string(why.message()));
+    if (!unlogged.has_value()) return;
+    Log(LogLevel::kWarning, "a client's TLS handshake has failed",
+        {{"reason", std::string(why.message())}, {"unlogged", *unlogged}});
   };
 }
 

@@ -9,6 +9,7 @@
 
 #include "sluice/v1/config.pb.h"
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/tls/access_rules.h"
 #include "lib/tls/server_tls.h"
@@ -22,5 +23,9 @@ absl::StatusOr<AccessRules> ParseAccess(const google::protobuf::RepeatedPtrField
 
 // Returns a function that logs a refused call: for one client and method one line in ten seconds. Thread-safe.
 std::function<void(const AccessRefusal&)> RefusedCallLog();
+
+// Returns a function that logs why the certificate of a client was refused: each reason once in ten seconds, and at
+// most 64 reasons. Thread-safe.
+std::function<void(const absl::Status& why)> RefusedCertificateLog();
 
 }  // namespace sluice

@@ -23,11 +23,13 @@ absl::Status CheckSameButReloadable(const google::protobuf::Message& before, con
 }
 
 void ClearReloadable(v1::ScheduleConfig& schedule) {
+  schedule.clear_policy();
   schedule.clear_budget();
   schedule.clear_budget_floor();
   schedule.clear_budget_limit();
   schedule.clear_queue_limit();
   schedule.clear_shortest_first();
+  schedule.clear_paced();
   schedule.clear_queue_timeout();
   schedule.clear_worker_connections();
   for (v1::TrafficClassConfig& traffic_class : *schedule.mutable_classes()) {

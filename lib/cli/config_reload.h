@@ -20,7 +20,8 @@ namespace sluice {
 // has cleared the reloadable fields of both.
 absl::Status CheckSameButReloadable(const google::protobuf::Message& before, const google::protobuf::Message& after);
 
-// Clears the schedule fields that every program with a link can change while it runs: all except the policy.
+// Clears the schedule fields that every program with a link can change while it runs: all except the names of the
+// classes.
 void ClearReloadable(v1::ScheduleConfig& schedule);
 
 // Returns a hash of a config. It is the same for two processes of one version with the same config.

@@ -45,6 +45,26 @@ absl::Status ParseSharedLink(const LinkConfig& config, Link::Options& options) {
   return absl::OkStatus();
 }
 
+absl::Status ParseOutlierDetection(const v1::OutlierDetectionConfig& config, OutlierDetection& options) {
+  if (config.has_consecutive_errors()) options.consecutive_errors = config.consecutive_errors();
+  if (config.has_failure_percentage_threshold()) {
+    options.failure_percentage_threshold = config.failure_percentage_threshold();
+  }
+  if (config.has_latency_factor()) options.latency_factor = config.latency_factor();
+  if (config.has_request_volume()) options.request_volume = config.request_volume();
+  if (config.has_max_ejection_percent()) options.max_ejection_percent = config.max_ejection_percent();
+  const std::string field = "schedule.outlier_detection.";
+  absl::Status status = ParseField(field + "interval", config.interval(), ParseDuration, options.interval);
+  status.Update(
+      ParseField(field + "base_ejection_time", config.base_ejection_time(), ParseDuration, options.base_ejection_time));
+  status.Update(
+      ParseField(field + "max_ejection_time", config.max_ejection_time(), ParseDuration, options.max_ejection_time));
+  if (absl::Status valid = options.Validate(); !valid.ok()) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat(field, valid.message())));
+  }
+  return status;
+}
+
 absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& options) {
   if (!config.policy().empty()) {
     absl::StatusOr<SchedulePolicy> policy = ParseSchedulePolicy(config.policy());
@@ -66,6 +86,7 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& op
     if (traffic_class.has_queue_limit()) parsed_class.queue_limit = traffic_class.queue_limit();
   }
   if (config.has_shortest_first()) options.shortest_first = config.shortest_first();
+  if (config.has_paced()) options.paced = config.paced();
   if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
   absl::Status parsed =
       ParseField("schedule.queue_timeout", config.queue_timeout(), ParseDuration, options.queue_timeout);
@@ -97,6 +118,7 @@ absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config) {
   options.schedule.profile = *profile;
   absl::Status status = ParseSchedule(config.schedule, options.schedule);
   if (config.schedule.has_worker_connections()) options.worker_connections = config.schedule.worker_connections();
+  status.Update(ParseOutlierDetection(config.schedule.outlier_detection(), options.outlier_detection));
   status.Update(ParseBudget(config, options.budget));
   status.Update(ParseSharedLink(config, options));
   if (status.ok()) status.Update(Link::Validate(options));

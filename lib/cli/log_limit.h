@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -34,6 +35,21 @@ class LogLimit {
   const size_t max_keys_;
   std::map<std::string, Key> keys_;
   int64_t left_out_ = 0;  // of keys without an entry
+};
+
+// The same for events of several threads. Thread-safe.
+class SharedLogLimit {
+ public:
+  SharedLogLimit(std::chrono::nanoseconds interval, size_t max_keys) : limit_(interval, max_keys) {}
+
+  std::optional<int64_t> Take(const std::string& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return limit_.Take(key, std::chrono::steady_clock::now());
+  }
+
+ private:
+  std::mutex mutex_;
+  LogLimit limit_;  // guarded by the mutex
 };
 
 }  // namespace sluice

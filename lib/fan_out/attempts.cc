@@ -47,11 +47,12 @@ void Attempts::OnVerdict(size_t attempt) {
   Publish(state);
 }
 
-void Attempts::OnEnded(size_t attempt, const absl::Status& status) {
+void Attempts::OnEnded(TimePoint now, size_t attempt, const absl::Status& status) {
   State& state = states_[attempt];
   assert(!state.ended);
   state.ready |= status.ok();
   state.ended = true;
+  if (state.time.sent()) state.made.of_link = state.time.OfLink(now);
   --open_;
   Publish(state);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -23,6 +24,7 @@ struct Attempt {
   bool retry = false;
   // Set after its end and the verdict on its last message.
   std::optional<AttemptOutcome> outcome;
+  std::chrono::nanoseconds of_link{0};  // AttemptTime::OfLink at its end
 };
 
 // The attempts of one fan-out: how far each has come, and the messages that it keeps. It makes the actions that concern
@@ -69,7 +71,7 @@ class Attempts {
   void OnHeld(TimePoint now, size_t attempt, HeldFor held_for) { states_[attempt].time.OnHeld(now, held_for); }
   bool OnMessage(size_t attempt, FanOutActions& actions);  // returns false if the message is dropped
   void OnVerdict(size_t attempt);
-  void OnEnded(size_t attempt, const absl::Status& status);
+  void OnEnded(TimePoint now, size_t attempt, const absl::Status& status);
 
   // Hands the kept messages over.
   void HandOver(size_t attempt, FanOutActions& actions);

@@ -142,6 +142,7 @@ absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> lin
       tls = *std::move(found);
     }
     fan_out->state_ = std::make_unique<FanOutState>(loop, fan_out->link_->callbacks(), std::move(tls));
+    fan_out->state_->SetOnAccess(fan_out->options_.on_access);
     fan_out->state_->SetWorkers(fan_out->addresses_);
   });
   if (!status.ok()) return status;

@@ -85,7 +85,7 @@ void FanOutLogic::OnAccepted(TimePoint now, size_t attempt, const Status& verdic
 }
 
 void FanOutLogic::OnEnded(TimePoint now, size_t attempt, const Status& status, FanOutActions& actions) {
-  attempts_.OnEnded(attempt, status);
+  attempts_.OnEnded(now, attempt, status);
   const Attempts::State& state = attempts_[attempt];
   if (state.Counts()) {
     if (!status.ok()) {

@@ -23,6 +23,37 @@ FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& histor
   return limits;
 }
 
+// The status of a call as its span has it: an attempt that was not needed, or whose response was refused, may have
+// ended with OK.
+absl::StatusCode StatusCodeOf(CallOutcome outcome, const absl::Status& end) {
+  switch (outcome) {
+    case CallOutcome::kOk:
+      return absl::StatusCode::kOk;
+    case CallOutcome::kCancelled:
+      return absl::StatusCode::kCancelled;
+    case CallOutcome::kCorrupt:
+      return absl::StatusCode::kDataLoss;
+    case CallOutcome::kRpcDeadline:
+      return absl::StatusCode::kDeadlineExceeded;
+    case CallOutcome::kExpired:
+      return absl::IsResourceExhausted(end) ? end.code() : absl::StatusCode::kDeadlineExceeded;
+    case CallOutcome::kRpcError:
+      break;
+  }
+  return end.code();
+}
+
+// The metadata of one ask come after the metadata of all. Both may be null.
+absl::string_view TraceparentIn(const Metadata* of_ask, const Metadata* of_all) {
+  for (const Metadata* metadata : {of_ask, of_all}) {
+    if (metadata == nullptr) continue;
+    for (const auto& [key, value] : *metadata) {
+      if (key == "traceparent") return value;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::shared_ptr<FanOutRun> FanOutRun::Make(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink) {
@@ -126,6 +157,7 @@ ScheduledStream& FanOutRun::Launch(size_t attempt) {
                                           .memory = spec_.memory},
                                          *this);
   attempts_[attempt].call = &call;
+  attempts_[attempt].began_at = state_.link().now();
   return call;
 }
 
@@ -166,6 +198,7 @@ void FanOutRun::SubmitOne(size_t attempt) {
 
 // A request that its worker did not process is sent again as the same attempt.
 void FanOutRun::OnSent(size_t attempt) {
+  attempts_[attempt].sent_at = state_.link().now();
   if (std::exchange(attempts_[attempt].sent, true)) return;
   sink_->OnSent(attempt);
   Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.OnSent(now, attempt, actions); });
@@ -173,6 +206,7 @@ void FanOutRun::OnSent(size_t attempt) {
 
 void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
   history_.ObserveLatency(absl::FromChrono(ready_after));
+  attempts_[attempt].ready_after = ready_after;
   const size_t row = spec_.workers->workers[logic_.attempt(attempt).worker]->row();
   state_.worker_history().OnReady(state_.link().now(), row, absl::FromChrono(ready_after));
   Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.OnReady(now, attempt, actions); });
@@ -208,6 +242,7 @@ void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t byt
 void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   const ScheduledStream* const call = std::exchange(attempts_[attempt].call, nullptr);
   attempts_[attempt].expired = call != nullptr && call->expired;
+  attempts_[attempt].ended_at = state_.link().now();
   absl::Status status = end.status;
   attempts_[attempt].end = std::move(end);
   if (status.ok() && !logic_.decided()) {
@@ -229,8 +264,10 @@ void FanOutRun::CountEnded(size_t attempt) {
   if (!made.outcome.has_value() || std::exchange(state.counted, true)) return;
   const TimePoint now = state_.link().now();
   const size_t row = spec_.workers->workers[made.worker]->row();
-  const CallOutcome outcome = OutcomeOf(state, *made.outcome);
+  const CallOutcome outcome = state.OutcomeOf(*made.outcome);
   state_.link().metrics().CountCall(outcome);
+  JudgeWorker(state, made, outcome);
+  if (state_.on_access() != nullptr) Record(attempt, outcome);
   switch (outcome) {
     case CallOutcome::kOk:
       history_.ObserveResponse(state.bytes);
@@ -252,6 +289,43 @@ void FanOutRun::CountEnded(size_t attempt) {
   }
 }
 
+// A worker that alone can answer an ask is never avoided, so its calls do not count.
+void FanOutRun::JudgeWorker(const AttemptState& state, const Attempt& made, CallOutcome outcome) const {
+  if (!state.sent || outcome == CallOutcome::kExpired || spec_.asks[made.ask].workers.size() == 1) return;
+  const bool failed = outcome == CallOutcome::kRpcDeadline || outcome == CallOutcome::kCorrupt ||
+                      (outcome == CallOutcome::kRpcError && IsWorkerFailure(state.end.status.code()));
+  const std::chrono::nanoseconds took = state.ready_after.value_or(state_.link().now() - state.sent_at);
+  const bool responded = state.ready_after.has_value() || outcome != CallOutcome::kCancelled;
+  state_.ejections().OnEnded({.worker = spec_.workers->workers[made.worker]->row(),
+                              .sent = state.sent_at,
+                              .end = OutlierEjection::EndOf(failed, responded),
+                              .took = took});
+}
+
+void FanOutRun::Record(size_t attempt, CallOutcome outcome) const {
+  const AttemptState& state = attempts_[attempt];
+  const Attempt& made = logic_.attempt(attempt);
+  const auto& classes = state_.link().schedule().options().classes;
+  AccessRecord record{.method = spec_.path,
+                      .worker = address(made.worker),
+                      .took = absl::FromChrono(state.ended_at - state.began_at),
+                      .response_bytes = state.bytes,
+                      .outcome = StatusCodeOf(outcome, state.end.status),
+                      .traceparent = TraceparentIn(spec_.asks[made.ask].metadata.get(), spec_.metadata.get())};
+  if (spec_.traffic_class < classes.size()) record.traffic_class = classes[spec_.traffic_class].name;
+  if (refused_) record.limit = "schedule.queue_limit";
+  if (state.expired) record.limit = "schedule.queue_timeout";
+  if (state.sent) {
+    record.waited = absl::FromChrono(state.sent_at - state.began_at);
+    record.granted = absl::FromChrono(made.of_link);
+  }
+  if (state.ready_after.has_value()) {
+    record.ready = absl::FromChrono(*state.ready_after);
+    record.received = record.took - record.waited - record.ready;
+  }
+  state_.on_access()(record);
+}
+
 void FanOutRun::Cancel(const absl::Status& why) {
   if (sink_ == nullptr) return;
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.Cancel(now, why, actions); });
@@ -263,8 +337,8 @@ absl::Status FanOutRun::WhyCancelled() const {
   return absl::DeadlineExceededError("the deadline passed");
 }
 
-CallOutcome FanOutRun::OutcomeOf(const AttemptState& state, AttemptOutcome outcome) {
-  const bool late = absl::IsDeadlineExceeded(state.end.status);
+CallOutcome FanOutRun::AttemptState::OutcomeOf(AttemptOutcome outcome) const {
+  const bool late = absl::IsDeadlineExceeded(end.status);
   switch (outcome) {
     case AttemptOutcome::kResponded:
       return CallOutcome::kOk;
@@ -273,12 +347,12 @@ CallOutcome FanOutRun::OutcomeOf(const AttemptState& state, AttemptOutcome outco
     case AttemptOutcome::kExpired:
       return CallOutcome::kExpired;
     case AttemptOutcome::kNotNeeded:
-      return late && !state.sent ? CallOutcome::kExpired : CallOutcome::kCancelled;
+      return late && !sent ? CallOutcome::kExpired : CallOutcome::kCancelled;
     case AttemptOutcome::kFailed:
-      if (state.expired) return CallOutcome::kExpired;
-      if (state.corrupt) return CallOutcome::kCorrupt;
+      if (expired) return CallOutcome::kExpired;
+      if (corrupt) return CallOutcome::kCorrupt;
       // It was cancelled because it took too long.
-      return late || state.cancelled ? CallOutcome::kRpcDeadline : CallOutcome::kRpcError;
+      return late || cancelled ? CallOutcome::kRpcDeadline : CallOutcome::kRpcError;
   }
   return CallOutcome::kRpcError;
 }

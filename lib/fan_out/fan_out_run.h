@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -99,11 +100,17 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     KeptMessages messages;
     int64_t bytes = 0;  // accepted bytes, on the wire
     bool sent = false;
-    bool cancelled = false;  // by this process
-    bool expired = false;    // the link ended it before it was sent
-    bool corrupt = false;    // the sink refused it at its end
+    TimePoint began_at;
+    TimePoint sent_at;                                    // valid if it was sent
+    TimePoint ended_at;                                   // valid if it has ended
+    std::optional<std::chrono::nanoseconds> ready_after;  // it was sent
+    bool cancelled = false;                               // by this process
+    bool expired = false;                                 // the link ended it before it was sent
+    bool corrupt = false;                                 // the sink refused it at its end
     bool counted = false;
     RpcEnd end;
+
+    CallOutcome OutcomeOf(AttemptOutcome outcome) const;
   };
 
   FanOutRun(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink);
@@ -116,7 +123,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void SubmitOne(size_t attempt);
   void CountEnded(size_t attempt);
   absl::Status WhyCancelled() const;
-  static CallOutcome OutcomeOf(const AttemptState& state, AttemptOutcome outcome);
+  void JudgeWorker(const AttemptState& state, const Attempt& made, CallOutcome outcome) const;
+  void Record(size_t attempt, CallOutcome outcome) const;
   void ArmTimer();
   void End();
 

@@ -38,7 +38,7 @@ std::vector<size_t> Unconnected(const WorkerSet& set) {
 }  // namespace
 
 FanOutState::FanOutState(LinkLoop& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls)
-    : link_(link), callbacks_(callbacks), tls_(std::move(tls)) {}
+    : link_(link), callbacks_(callbacks), tls_(std::move(tls)), ejections_(link) {}
 
 FanOutState::~FanOutState() {
   for (Connecting& connecting : connecting_) link_.timers().Clear(connecting.timer);
@@ -58,7 +58,12 @@ std::shared_ptr<const WorkerSet> FanOutState::SetOf(const Addresses& addresses) 
 }
 
 void FanOutState::SetWorkers(const Addresses& addresses) {
-  workers_ = SetOf(addresses);
+  std::shared_ptr<const WorkerSet> workers = SetOf(addresses);
+  std::vector<size_t> rows;
+  rows.reserve(workers->workers.size());
+  for (const auto& worker : workers->workers) rows.push_back(worker->row());
+  ejections_.SetWorkers(rows);
+  workers_ = std::move(workers);
   if (!connects_all_ || closing()) return;
   for (const auto& worker : workers_->workers) worker->Connect();
 }
@@ -74,8 +79,9 @@ std::vector<size_t> FanOutState::OrderOf(const WorkerSet& workers, size_t primar
   }
   std::vector<size_t> order;
   order.reserve(rows.size());
-  for (size_t row : worker_history_.Order(link_.now(), std::move(rows)))
-    order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
+  rows = worker_history_.Order(link_.now(), std::move(rows), [this](size_t row) { return ejections_.IsAvoided(row); });
+  ejections_.OnChosen(rows.front());
+  for (size_t row : rows) order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
   return order;
 }
 

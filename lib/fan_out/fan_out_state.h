@@ -7,7 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "sluice/access_record.h"
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -16,6 +19,7 @@
 #include "lib/link/callbacks.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/method_history.h"
+#include "lib/link/worker_ejections.h"
 
 namespace sluice {
 
@@ -68,10 +72,13 @@ class FanOutState {
   std::vector<size_t> OrderOf(const WorkerSet& workers, size_t primary, const std::vector<size_t>& replicas);
   // Workers are numbered by Worker::row.
   WorkerHistory& worker_history() { return worker_history_; }
+  WorkerEjections& ejections() { return ejections_; }
   AttemptBudget& retries() { return retries_; }
   AttemptBudget& hedges() { return hedges_; }
   LinkLoop& link() { return link_; }
   Callbacks& callbacks() { return callbacks_; }
+  void SetOnAccess(OnAccessRecord on_access) { on_access_ = std::move(on_access); }
+  const OnAccessRecord& on_access() const { return on_access_; }
 
  private:
   struct Connecting;
@@ -84,10 +91,12 @@ class FanOutState {
 
   LinkLoop& link_;
   Callbacks& callbacks_;
+  OnAccessRecord on_access_;
   const std::shared_ptr<TlsContext> tls_;
   std::shared_ptr<const WorkerSet> workers_;
   std::map<std::string, MethodHistory> histories_;
   WorkerHistory worker_history_;
+  WorkerEjections ejections_;  // destroyed before the workers
   AttemptBudget retries_;
   AttemptBudget hedges_;
   std::vector<std::shared_ptr<FanOutRun>> runs_;

@@ -49,7 +49,8 @@ std::optional<absl::Duration> WorkerHistory::TimeToReady(size_t worker) const {
   return workers_[worker].time_to_ready;
 }
 
-std::vector<size_t> WorkerHistory::Order(TimePoint now, std::vector<size_t> workers) {
+std::vector<size_t> WorkerHistory::Order(TimePoint now, std::vector<size_t> workers,
+                                         absl::FunctionRef<bool(size_t worker)> is_ejected) {
   if (workers.empty()) return workers;
   absl::Duration total;
   int known = 0;
@@ -62,6 +63,8 @@ std::vector<size_t> WorkerHistory::Order(TimePoint now, std::vector<size_t> work
   const absl::Duration mean = known > 0 ? total / known : absl::ZeroDuration();
   const size_t primary = workers.front();
   absl::c_stable_sort(workers, [&](size_t a, size_t b) {
+    const bool ejected = is_ejected(a);
+    if (ejected != is_ejected(b)) return !ejected;
     const bool bad = Bad(now, a);
     if (bad != Bad(now, b)) return !bad;
     if (bad) return workers_[a].bad_until < workers_[b].bad_until;

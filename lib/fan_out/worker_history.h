@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "lib/scheduling/link_schedule.h"
 
@@ -33,10 +34,13 @@ class WorkerHistory {
 
   // Returns the workers in the order in which they are tried. The first worker stays first unless it is bad. The others
   // follow by their time to ready; an unknown time counts as the mean of the known times. Bad workers come last,
-  // ordered by the end of their pause. Equals keep their order.
-  std::vector<size_t> Order(TimePoint now, std::vector<size_t> workers);
+  // ordered by the end of their pause. Behind them are the ejected workers, in the same order. Equals keep their order.
+  std::vector<size_t> Order(TimePoint now, std::vector<size_t> workers,
+                            absl::FunctionRef<bool(size_t worker)> is_ejected = &IsNever);
 
  private:
+  static bool IsNever(size_t /*worker*/) { return false; }
+
   struct Worker {
     uint64_t generation = 0;
     std::optional<absl::Duration> time_to_ready;

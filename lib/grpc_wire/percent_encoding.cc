@@ -1,7 +1,6 @@
 #include "lib/grpc_wire/percent_encoding.h"
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
+#include <charconv>
 
 namespace sluice {
 
@@ -24,8 +23,10 @@ std::string PercentDecode(absl::string_view text) {
   bytes.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     const absl::string_view digits = text.substr(i + 1, 2);
-    if (text[i] == '%' && digits.size() == 2 && absl::ascii_isxdigit(digits[0]) && absl::ascii_isxdigit(digits[1])) {
-      bytes.append(absl::HexStringToBytes(digits));
+    const char* const end = digits.data() + digits.size();
+    unsigned char byte = 0;
+    if (text[i] == '%' && digits.size() == 2 && std::from_chars(digits.data(), end, byte, 16).ptr == end) {
+      bytes.push_back(static_cast<char>(byte));
       i += 2;
     } else {
       bytes.push_back(text[i]);

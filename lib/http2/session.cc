@@ -6,7 +6,10 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "lib/http2/http2_stream.h"
 
@@ -146,6 +149,8 @@ struct Http2Session::Callbacks {
                          void* user_data);
   static int OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user_data);
   static int OnStreamClose(nghttp2_session*, int32_t id, uint32_t error_code, void* user_data);
+  static int OnError(nghttp2_session*, int code, const char* text, size_t bytes, void* user_data);
+  static int OnInvalidFrame(nghttp2_session*, const nghttp2_frame* frame, int code, void* user_data);
   static int BeforeFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data);
   static int OnFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data);
   static ssize_t ReadData(nghttp2_session*, int32_t id, uint8_t* buffer, size_t bytes, uint32_t* flags,
@@ -199,6 +204,9 @@ absl::Status Http2Session::Receive(absl::string_view bytes) {
   const bool at_end = going_away_ && streams_.empty();
   if (error_.ok() && !lost_ && !at_end && !nghttp2_session_want_read(nghttp2_)) {
     error_.Update(absl::InternalError(absl::StrCat("HTTP/2 connection: ", goaway_text_)));
+  }
+  if (!lost_ && std::exchange(told_partial_bytes_, header_list_bytes_) != header_list_bytes_) {
+    events_.OnPartialHead(header_list_bytes_);
   }
   return error_;
 }
@@ -471,6 +479,8 @@ void Http2Session::Callbacks::Register(nghttp2_session_callbacks* callbacks) {
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, OnDataChunk);
   nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, OnFrame);
   nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, OnStreamClose);
+  nghttp2_session_callbacks_set_error_callback2(callbacks, OnError);
+  nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, OnInvalidFrame);
   nghttp2_session_callbacks_set_before_frame_send_callback(callbacks, BeforeFrameSend);
   nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, OnFrameSend);
   nghttp2_session_callbacks_set_send_data_callback(callbacks, SendDataFrame);
@@ -486,6 +496,7 @@ int Http2Session::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_fram
   session.headers_.clear();
   session.headers_.reserve(kTypicalFields);
   session.header_list_bytes_ = 0;
+  session.header_stream_ = frame->hd.stream_id;
   if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return Done(session);
   const int32_t id = frame->hd.stream_id;
   StreamEvents* events = session.events_.OnStream(id);
@@ -514,6 +525,7 @@ int Http2Session::Callbacks::OnHeader(nghttp2_session*, const nghttp2_frame* fra
   session.header_list_bytes_ += name_bytes + value_bytes + kHeaderFieldOverhead;
   if (session.header_list_bytes_ > session.options_.max_header_list_bytes) {
     session.headers_.clear();
+    session.header_list_bytes_ = 0;
     stream->exceeded_header_list_bytes = session.options_.max_header_list_bytes;
     session.Reset(frame->hd.stream_id, Http2Error::kEnhanceYourCalm);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -523,7 +535,37 @@ int Http2Session::Callbacks::OnHeader(nghttp2_session*, const nghttp2_frame* fra
   return 0;
 }
 
+// nghttp2 names a wrong field only in a text: "Invalid HTTP header field was received: ..., name: [N], value: [V]".
+int Http2Session::Callbacks::OnError(nghttp2_session*, int, const char* text, size_t bytes, void* user_data) {
+  constexpr absl::string_view kName = "name: [";
+  constexpr absl::string_view kValue = "], value: [";
+  constexpr size_t kMaxShown = 100;
+  const absl::string_view all(text, bytes);
+  const size_t name_at = all.find(kName);
+  const size_t value_at = all.find(kValue, name_at);
+  if (!absl::StartsWith(all, "Invalid HTTP header field") || value_at == absl::string_view::npos) return 0;
+  const absl::string_view name = all.substr(name_at + kName.size(), value_at - name_at - kName.size());
+  absl::string_view value = all.substr(value_at + kValue.size());
+  absl::ConsumeSuffix(&value, "]");
+  std::string& why = static_cast<Http2Session*>(user_data)->invalid_field_;
+  why = absl::StrCat("HTTP/2 does not allow the header ", absl::CHexEscape(name.substr(0, kMaxShown)));
+  // Another header may hold a secret.
+  if (name == ":authority") absl::StrAppend(&why, " \"", absl::CHexEscape(value.substr(0, kMaxShown)), "\"");
+  return 0;
+}
+
+int Http2Session::Callbacks::OnInvalidFrame(nghttp2_session*, const nghttp2_frame* frame, int code, void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
+  const std::string field = std::exchange(session.invalid_field_, "");
+  const bool is_request = frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+  const bool is_reset = code == NGHTTP2_ERR_HTTP_HEADER || code == NGHTTP2_ERR_HTTP_MESSAGING;
+  if (session.lost_ || !is_request || !is_reset) return Done(session);
+  session.events_.OnMalformedRequest(field.empty() ? "a pseudo-header, such as :authority, is missing" : field);
+  return Done(session);
+}
+
 int Http2Session::Callbacks::OnHeaderBlock(Http2Session& session, const nghttp2_frame& frame) {
+  session.header_list_bytes_ = 0;
   Http2Stream* stream = StreamOf(session, frame.hd.stream_id);
   if (stream == nullptr || stream->was_reset) return 0;
   stream->received_any = true;
@@ -587,6 +629,8 @@ int Http2Session::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* fram
 
 int Http2Session::Callbacks::OnStreamClose(nghttp2_session*, int32_t id, uint32_t error_code, void* user_data) {
   Http2Session& session = *static_cast<Http2Session*>(user_data);
+  // nghttp2 does not report the rest of a block that it refuses.
+  if (id == session.header_stream_) session.header_list_bytes_ = 0;
   if (const Http2Stream* stream = StreamOf(session, id); stream != nullptr) {
     session.Close(id, stream->EndWith(static_cast<Http2Error>(error_code), session.options_.side == Side::kClient));
   }

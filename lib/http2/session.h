@@ -81,6 +81,10 @@ class SessionEvents {
   // Client side: the number of streams that may be opened (see open_slots) has grown, by a SETTINGS or because a stream
   // has closed. It is also called if the session is going away, by a GOAWAY or with its last stream number.
   virtual void OnSlots() {}
+  // After Receive: a header block has arrived in part, and its fields take this many bytes of memory. 0: no block has.
+  virtual void OnPartialHead(size_t /*bytes*/) {}
+  // Server side: a request is reset because its headers are not valid in HTTP/2, for this reason.
+  virtual void OnMalformedRequest(absl::string_view /*why*/) {}
 };
 
 // One HTTP/2 connection (RFC 9113), either side, over nghttp2: bytes in, bytes out, no I/O and no clock. There is one
@@ -205,6 +209,8 @@ class Http2Session {
   // The header block that is being received. Blocks of two streams never interleave (RFC 9113, section 4.3).
   HeaderList headers_;
   size_t header_list_bytes_ = 0;
+  int32_t header_stream_ = 0;
+  size_t told_partial_bytes_ = 0;  // as of the last OnPartialHead
 
   IdleResetFilter idle_resets_;
 
@@ -220,8 +226,9 @@ class Http2Session {
   bool going_away_ = false;
   std::optional<Http2Error> goaway_error_;
   bool lost_ = false;
-  absl::Status error_;       // of the connection; after an error nothing more is received
-  std::string goaway_text_;  // why nghttp2 sent a GOAWAY
+  absl::Status error_;         // of the connection; after an error nothing more is received
+  std::string goaway_text_;    // why nghttp2 sent a GOAWAY
+  std::string invalid_field_;  // why a request that is about to be reset is invalid
 };
 
 }  // namespace sluice

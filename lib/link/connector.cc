@@ -77,9 +77,16 @@ void Connector::LookUp() {
   tried_one_ = false;
   look_up_ = loop_.executor().Resolve(target_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
-    if (!addresses.ok()) return Fail(addresses.status());
-    if (addresses->empty()) return Fail(absl::UnavailableError("the name has no address"));
-    addresses_ = *std::move(addresses);
+    if (addresses.ok()) {
+      known_ = *std::move(addresses);
+    } else if (!absl::IsUnavailable(addresses.status())) {
+      known_.clear();
+    }
+    look_up_failure_ = known_.empty() ? absl::OkStatus() : addresses.status();
+    if (known_.empty()) {
+      return Fail(addresses.ok() ? absl::UnavailableError("the name has no address") : addresses.status());
+    }
+    addresses_ = known_;
     AskForRoom(kTcpHandshakeBytes);
   });
 }
@@ -137,7 +144,7 @@ void Connector::OnTcpConnected(Connection& connection) {
 // Hand over the connection first: the end of the handshake may make room for calls of this worker.
 void Connector::OnUp(Connection& connection) {
   trying_ = false;
-  failure_ = absl::OkStatus();
+  failure_ = look_up_failure_ = absl::OkStatus();
   back_off_ = kFirstBackOff;
   connection.SetEvents(events_);
   events_.OnConnected(std::move(connection_));
@@ -178,6 +185,9 @@ void Connector::Fail(const absl::Status& why) {
   std::string text(why.message());
   // The error already names the target if the address is the target.
   if (!absl::StrContains(text, target_)) text = absl::StrCat(target_, ": ", text);
+  if (!look_up_failure_.ok()) {
+    absl::StrAppend(&text, ", at the last known address (", look_up_failure_.message(), ")");
+  }
   if (tls_ != nullptr && !tls_->reload_status().ok()) {
     absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
   }

@@ -32,7 +32,8 @@ class ConnectorEvents : public ConnectionEvents {
 // Makes the connections to one worker, one at a time: the look-up of its name, room in the schedule for the handshake,
 // the handshake, and the back-off after a failure. It tries the addresses of the name by RFC 8305. If an address
 // accepts the connection and HTTP/2 or TLS fails, it tries the others. After the failure of all it looks the name up
-// again. The back-off grows from 0.2 s to 5 s. There is one for each Worker, used on the link's thread only.
+// again. While the name server fails, the addresses of the last look-up stay in use. The back-off grows from 0.2 s
+// to 5 s. There is one for each Worker, used on the link's thread only.
 class Connector final : public ConnectionEvents, private Scheduled {
  public:
   // `server_name`: see WorkerPool::Find. The loop and `events` must outlive the connector.
@@ -86,6 +87,8 @@ class Connector final : public ConnectionEvents, private Scheduled {
   bool trying_ = false;  // a look-up, a handshake or a back-off is under way
   bool backs_off_ = false;
   std::shared_ptr<void> look_up_;
+  std::vector<WorkerAddress> known_;      // the last look-up found them; none if the name does not exist any more
+  absl::Status look_up_failure_;          // the attempt uses known_ because of it; OK: known_ is new
   std::vector<WorkerAddress> addresses_;  // except those whose HTTP/2 or TLS has failed
   bool tried_one_ = false;                // an address was tried since the look-up
   bool waits_for_room_ = false;

@@ -110,6 +110,9 @@ absl::Status Link::Validate(const Options& options) {
     return absl::InvalidArgumentError(absl::StrCat("callback_memory_bytes: ", *options.callback_memory_bytes,
                                                    " is outside of 1 to ", CallbackMemory::kMaxBytes));
   }
+  if (absl::Status valid = options.outlier_detection.Validate(); !valid.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("outlier_detection.", valid.message()));
+  }
   return CheckShare(options);
 }
 
@@ -132,6 +135,7 @@ Link::Link(Options options, const BudgetBounds& bounds)
     loop_ = std::make_unique<LinkLoop>(*executor_, options_.schedule, *metrics_);
     loop_->callback_memory().SetBound(CallbackMemoryOf(options_, bounds));
     loop_->workers().set_max_connections(static_cast<size_t>(options_.worker_connections));
+    loop_->set_outlier_detection(options_.outlier_detection);
     monitor_ = std::make_unique<LinkMonitor>(*loop_, bounds, options_.watch_connections, options_.budget.on_change,
                                              options_.on_worker_faults);
   });
@@ -202,6 +206,7 @@ absl::Status Link::Reconfigure(Options options) {
     status = loop.Reconfigure(options.schedule);
     if (status.ok()) loop.callback_memory().SetBound(CallbackMemoryOf(options, bounds));
     if (status.ok()) loop.workers().set_max_connections(static_cast<size_t>(options.worker_connections));
+    if (status.ok()) loop.set_outlier_detection(options.outlier_detection);
     // A leased budget does not follow the profile.
     if (status.ok() && !lease_) monitor_->Reconfigure(bounds);
   });

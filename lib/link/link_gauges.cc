@@ -29,12 +29,15 @@ LinkGauges GaugesOf(LinkLoop& loop) {
   const ScheduleOptions& options = loop.schedule().options();
   LinkGauges gauges{.queued_calls = state.waiting_calls,
                     .queued_blocks = state.blocks,
+                    .late_blocks = state.late_blocks,
                     .in_flight_bytes = state.in_flight_bytes,
                     .in_flight_calls = state.in_flight_calls,
                     .ungranted_calls = state.ungranted_calls,
                     .grant_window = state.grant_window,
                     .budget_bytes = state.budget_bytes,
-                    .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second};
+                    .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second,
+                    .policy = options.policy,
+                    .observation = loop.schedule().Observation()};
   for (size_t i = 0; i < options.classes.size(); ++i) {
     const TrafficClassState traffic_class = loop.schedule().ClassState(i);
     gauges.classes.push_back({.name = options.classes[i].name,

@@ -4,6 +4,7 @@
 
 #include "sluice/plan.h"
 
+#include "absl/strings/str_cat.h"
 #include "lib/scheduling/budget.h"
 
 namespace sluice {
@@ -11,6 +12,16 @@ namespace {
 
 // A frame header of HTTP/2 (9 bytes) in a record of TLS 1.3 (22 bytes: RFC 8446, section 5.2).
 constexpr int64_t kTlsOverheadBytes = 31;
+
+absl::Status CheckQueuedBytes(ScheduleRun& run, absl::Span<ScheduledStream* const> calls) {
+  int64_t bytes = 0;
+  for (const ScheduledStream* call : calls) bytes += call->request_bytes;
+  const int64_t bound = run.schedule().options().queue_bytes;
+  const int64_t waiting_bytes = run.queued_bytes().all();
+  if (bytes == 0 || bytes <= bound - waiting_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the queue has no room for ", bytes, " bytes of requests: ", waiting_bytes, " wait, queue_bytes is ", bound));
+}
 
 }  // namespace
 
@@ -52,7 +63,8 @@ absl::Status LinkLoop::Submit(absl::Span<ScheduledStream* const> calls, TimePoin
   std::vector<CallRequest> requests;
   requests.reserve(calls.size());
   for (ScheduledStream* call : calls) requests.push_back(call->Request());
-  const absl::Status status = schedule_run_.Submit(requests, deadline, block, traffic_class);
+  absl::Status status = CheckQueuedBytes(schedule_run_, calls);
+  if (status.ok()) status = schedule_run_.Submit(requests, deadline, block, traffic_class);
   if (!status.ok()) {
     if (absl::IsResourceExhausted(status)) metrics_.CountQueueRefusals(QueueRefusal::kFull, calls.size());
     for (ScheduledStream* call : calls) Forget(*call);
@@ -72,7 +84,7 @@ void LinkLoop::OnQueued(ScheduledStream& call, bool parked) {
     worker.Wait(call);
     return worker.OnStreamUnused();  // there may be a stream since the call was submitted
   }
-  if (const absl::Status room = call.worker().CheckRoom(); !room.ok()) Refuse(call, QueueRefusal::kWorker, room);
+  if (const absl::Status room = call.worker().CheckRoom(call); !room.ok()) Refuse(call, QueueRefusal::kWorker, room);
 }
 
 absl::Status LinkLoop::Add(BlockId block, ScheduledStream& call) {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/outlier_detection.h"
+
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/grpc_wire/message_buffers.h"
@@ -80,6 +82,9 @@ class LinkLoop {
   MessageBuffers& message_buffers() { return message_buffers_; }
   // Its default bound is CallbackMemory::DefaultBytes.
   CallbackMemory& callback_memory() { return callback_memory_; }
+  // When workers are ejected.
+  const OutlierDetection& outlier_detection() const { return outlier_detection_; }
+  void set_outlier_detection(const OutlierDetection& options) { outlier_detection_ = options; }
 
  private:
   void OnQueued(ScheduledStream& call, bool parked);
@@ -92,6 +97,7 @@ class LinkLoop {
   MessageBuffers message_buffers_;
   TimerQueue timers_;
   CallbackMemory callback_memory_;
+  OutlierDetection outlier_detection_;
   WorkerTable worker_table_;
   ScheduleRun schedule_run_;
   QueueTimeout queue_timeout_{*this};

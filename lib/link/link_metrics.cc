@@ -1,5 +1,6 @@
 #include "lib/link/link_metrics.h"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,16 @@ namespace {
 template <class Number>
 prometheus::MetricFamily Gauge(const char* name, const char* help, Number value) {
   return MakeFamily(prometheus::MetricType::Gauge, name, help, static_cast<double>(value));
+}
+
+prometheus::MetricFamily Policy(const LinkGauges& now) {
+  std::vector<LabelledValue> values;
+  for (const SchedulePolicy policy :
+       {SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches, SchedulePolicy::kUnscheduled}) {
+    values.emplace_back(std::string(SchedulePolicyName(policy)), now.policy == policy ? 1 : 0);
+  }
+  return MakeFamily(prometheus::MetricType::Gauge, "sluice_schedule_policy",
+                    "1: the policy of the schedule; 0: the other policies.", "policy", values);
 }
 
 prometheus::MetricFamily FaultyWorkers(const LinkGauges& now) {
@@ -50,10 +61,37 @@ void AddClasses(const LinkGauges& now, std::vector<prometheus::MetricFamily>& fa
                                 "class", received_bytes));
 }
 
+prometheus::MetricFamily Total(const char* name, const char* help, double value) {
+  return MakeFamily(prometheus::MetricType::Counter, name, help, value);
+}
+
+void AddObservation(const LinkObservation& seen, std::vector<prometheus::MetricFamily>& families) {
+  const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+  families.insert(
+      families.end(),
+      {Total("sluice_observed_responses_total", "Unscheduled: responses that came.",
+             static_cast<double>(seen.responses)),
+       Total("sluice_observed_response_bytes_total", "Unscheduled: bytes of responses that came.",
+             static_cast<double>(seen.response_bytes)),
+       Total("sluice_observed_held_responses_total", "Unscheduled: responses that a schedule would have held.",
+             static_cast<double>(seen.held_responses)),
+       Total("sluice_observed_held_bytes_total",
+             "Unscheduled: bytes of responses that exceeded the buffer of the port when they were requested.",
+             static_cast<double>(seen.held_bytes)),
+       Total("sluice_observed_lost_responses_total",
+             "Unscheduled: responses that waited for a TCP retransmission timeout after the buffer was exceeded.",
+             static_cast<double>(seen.lost_responses)),
+       Total("sluice_observed_busy_seconds_total", "Unscheduled: time in which responses were on their way.",
+             seconds(seen.busy_time)),
+       Total("sluice_observed_lost_seconds_total",
+             "Unscheduled: the part of the busy time that a schedule would have saved.", seconds(seen.lost_time))});
+}
+
 }  // namespace
 
 LinkMetrics::LinkMetrics(prometheus::Registry& registry)
-    : goodput_bytes_(MakeCounters<2>(registry, "sluice_goodput_bytes_total",
+    : registry_(registry),
+      goodput_bytes_(MakeCounters<2>(registry, "sluice_goodput_bytes_total",
                                      "Payload bytes handed to the application, by the kind of worker that sent them.",
                                      "worker_kind", {"primary", "replica"})),
       calls_(MakeCounters<6>(registry, "sluice_calls_total", "Calls that have ended.", "outcome",
@@ -82,11 +120,9 @@ LinkMetrics::LinkMetrics(prometheus::Registry& registry)
       queue_refusals_(MakeCounters<3>(registry, "sluice_queue_refusals_total",
                                       "Calls that the queue refused, or ended before they were sent.", "reason",
                                       {"full", "worker", "timeout"})),
-      tunnel_turns_(MakeCounters<4>(registry, "sluice_tunnel_turns_total",
-                                    "Turns of byte tunnels that have ended, by the reason.", "end",
-                                    {"silence", "unanswered", "part", "client"})),
-      tunnel_surprises_(MakeCounter(registry, "sluice_tunnel_surprises_total",
-                                    "How often bytes came in a byte tunnel that no turn had room for.")),
+      ejections_(MakeCounters<5>(registry, "sluice_ejections_total",
+                                 "Ejections of workers, which get no call that another worker can answer.", "reason",
+                                 {"errors", "no_response", "failure_percentage", "latency", "probe"})),
       blocks_(MakeCounters<6>(registry, "sluice_blocks_total", "Data blocks that have ended.", "outcome",
                               {"complete", "partial", "failed", "cancelled", "deadline", "refused"})),
       block_coverage_(MakeHistogram(registry, "sluice_block_coverage_ratio", "Share of a block's bytes that arrived.",
@@ -114,6 +150,10 @@ LinkMetrics::LinkMetrics(prometheus::Registry& registry)
   MakeBuildInfo(registry);
 }
 
+TunnelMetrics& LinkMetrics::Tunnels(const std::string& workers) {
+  return tunnels_.try_emplace(workers, registry_, workers).first->second;
+}
+
 void LinkMetrics::SetGaugeSource(std::function<LinkGauges()> source) {
   const std::lock_guard<std::mutex> lock(mutex_);
   gauge_source_ = std::move(source);
@@ -130,6 +170,9 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
             "Calls that wait to be sent because their worker is connected and allows no more streams.",
             now.stream_waiting_calls),
       Gauge("sluice_queued_blocks", "Data blocks that have not ended.", now.queued_blocks),
+      MakeFamily(prometheus::MetricType::Counter, "sluice_late_blocks_total",
+                 "Data blocks that could not make their deadline any more, and gave way to others.",
+                 static_cast<double>(now.late_blocks)),
       Gauge("sluice_in_flight_bytes", "Bytes of the budget that calls in flight use.", now.in_flight_bytes),
       Gauge("sluice_in_flight_calls", "Calls whose response may come and has not ended.", now.in_flight_calls),
       Gauge("sluice_ungranted_calls", "Calls whose request was sent and that have no grant.", now.ungranted_calls),
@@ -158,6 +201,8 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
                              "1: the budget is a lease of a link that several processes share; 0: no daemon leases it.",
                              static_cast<int>(*now.leased)));
   }
+  families.push_back(Policy(now));
+  AddObservation(now.observation, families);
   AddClasses(now, families);
   families.push_back(FaultyWorkers(now));
   if (!now.worker_faults.empty()) families.push_back(NamedFaults(now));

@@ -4,16 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sluice/schedule.h"
 #include "sluice/worker_fault.h"
 
 #include "absl/time/time.h"
+#include "lib/link/tunnel_metrics.h"
 #include "lib/scheduling/budget_control.h"
+#include "lib/scheduling/link_observer.h"
 #include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
@@ -30,7 +34,7 @@ enum class LossEvidence { kOutOfOrder, kSilence, kPause };
 enum class WorkerReport { kRetransmit, kRto };
 enum class HedgeOutcome { kWon, kLost, kRefused };
 enum class QueueRefusal { kFull, kWorker, kTimeout };
-enum class TunnelTurnEnd { kSilence, kUnanswered, kPart, kClient };
+enum class EjectionReason { kErrors, kNoResponse, kFailurePercentage, kLatency, kProbe };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
 // The values of a link's gauges: the state of its schedule and the plan in force.
@@ -38,6 +42,7 @@ struct LinkGauges {
   int64_t queued_calls = 0;
   int64_t stream_waiting_calls = 0;
   int64_t queued_blocks = 0;
+  int64_t late_blocks = 0;  // since the start
   int64_t in_flight_bytes = 0;
   int64_t in_flight_calls = 0;
   int64_t ungranted_calls = 0;
@@ -48,6 +53,7 @@ struct LinkGauges {
   absl::Duration plan_slot;          // T~
   double plan_goodput_bytes_per_second = 0;
   double link_capacity_bytes_per_second = 0;
+  SchedulePolicy policy = SchedulePolicy::kGrants;
 
   int64_t budget_floor_bytes = 0;
   int64_t budget_limit_bytes = 0;
@@ -60,6 +66,8 @@ struct LinkGauges {
     int64_t received_bytes = 0;
   };
   std::vector<Class> classes;  // empty: the link has one class
+
+  LinkObservation observation;
 
   int64_t callback_bytes = 0;  // responses that wait for the application's merge
 
@@ -79,7 +87,7 @@ struct LinkGauges {
 //
 // Counters and histograms live in `registry`, and every handle is resolved once. Counting is one atomic addition.
 // Observing takes the mutex of the histogram, so it happens once per call and not under another lock. A second instance
-// on the same registry adds to the same counters.
+// on the same registry adds to the same counters. The registry must outlive the metrics.
 //
 // Gauges mirror the schedule. Collect reads them at each scrape; events do not push them. They therefore cost calls
 // nothing, and all values of one scrape belong to one moment. They are not in the registry, so scrape both:
@@ -115,9 +123,7 @@ class LinkMetrics : public prometheus::Collectable {
   void CountQueueRefusals(QueueRefusal reason, size_t calls) {
     Get(queue_refusals_, reason).Increment(static_cast<double>(calls));
   }
-  void CountTunnelTurn(TunnelTurnEnd end) { Get(tunnel_turns_, end).Increment(); }
-  // Counts a window of bytes that came in a tunnel without a turn.
-  void CountTunnelSurprise() { tunnel_surprises_.Increment(); }
+  void CountEjection(EjectionReason reason) { Get(ejections_, reason).Increment(); }
   void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
 
   // Takes the time of a block from submission to end, and the share of its bytes that arrived, 0 to 1.
@@ -135,6 +141,9 @@ class LinkMetrics : public prometheus::Collectable {
   // Takes the delay with which a timer of the schedule fired: the measured jitter (d_max) of the link profile.
   void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
 
+  // The metrics of the byte tunnels to the workers of one pattern. Used on the link's thread only.
+  TunnelMetrics& Tunnels(const std::string& workers);
+
   // Sets the source of the gauges; null removes it. After it returns, the previous source is not called. An owner must
   // therefore set null before its source is destroyed. The source must not call this object.
   void SetGaugeSource(std::function<LinkGauges()> source);
@@ -147,6 +156,7 @@ class LinkMetrics : public prometheus::Collectable {
     return *counters[static_cast<size_t>(value)];
   }
 
+  prometheus::Registry& registry_;
   const std::array<prometheus::Counter*, 2> goodput_bytes_;
   const std::array<prometheus::Counter*, 6> calls_;
   const std::array<prometheus::Counter*, 4> timeouts_;
@@ -158,8 +168,7 @@ class LinkMetrics : public prometheus::Collectable {
   prometheus::Counter& callback_holds_;
   const std::array<prometheus::Counter*, 3> hedges_;
   const std::array<prometheus::Counter*, 3> queue_refusals_;
-  const std::array<prometheus::Counter*, 4> tunnel_turns_;
-  prometheus::Counter& tunnel_surprises_;
+  const std::array<prometheus::Counter*, 5> ejections_;
   const std::array<prometheus::Counter*, 6> blocks_;
   prometheus::Histogram& block_coverage_;
   prometheus::Histogram& block_seconds_;
@@ -169,6 +178,7 @@ class LinkMetrics : public prometheus::Collectable {
   prometheus::Histogram& timer_lateness_;
   prometheus::Histogram& reconnect_seconds_;
   prometheus::Counter& worker_lookup_failures_;
+  std::map<std::string, TunnelMetrics> tunnels_;  // by the pattern of their workers
 
   mutable std::mutex mutex_;                  // not absl::Mutex: ThreadSanitizer cannot see into Debian's build of it
   std::function<LinkGauges()> gauge_source_;  // guarded by mutex_

@@ -107,6 +107,7 @@ bool LinkMonitor::Active() {
 
 void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
   CountSight(sight);
+  if (!sight.lossy_now.empty()) loop_.schedule_run().OnSilence(sight.lossy_now);
   sight_ = sight;
   const ScheduleState schedule = loop_.schedule().State();
   const BudgetObservation seen{

@@ -14,6 +14,7 @@ namespace sluice {
 void QueueTimeout::Enter(ScheduledStream& call) {
   if (call.QueueHook::is_linked()) return;
   call.queued_at = loop_.now();
+  call.queued_bytes.Count(loop_.schedule_run().queued_bytes(), call.worker().schedule_id(), call.request_bytes);
   calls_.push_back(call);
   SetTimer();
 }

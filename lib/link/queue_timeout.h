@@ -29,7 +29,7 @@ class QueueTimeout {
 
   LinkLoop& loop_;
   // All calls have the same timeout, so they are due in the order in which they came.
-  boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<QueueHook>,
+  boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<QueueLink>,
                          boost::intrusive::constant_time_size<false>>
       calls_;
   // For the first call, or for an earlier one that has left.

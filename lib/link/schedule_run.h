@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/link/link_metrics.h"
+#include "lib/link/queued_bytes.h"
 #include "lib/link/scheduled.h"
 #include "lib/net/executor.h"
 #include "lib/scheduling/link_schedule.h"
@@ -44,6 +45,7 @@ class ScheduleRun {
   void Cancel(BlockId block);
   void CancelCall(CallId call);
   void ForgetWorker(uint32_t worker) { schedule_.ForgetWorker(worker); }
+  void OnSilence(absl::Span<const uint32_t> workers) { schedule_.OnSilence(workers); }
   absl::Status SetBudget(int64_t budget_bytes);
   absl::Status SetLease(const BudgetLease& lease);
   absl::Status Reconfigure(const ScheduleOptions& options);
@@ -62,6 +64,8 @@ class ScheduleRun {
     int64_t response_bytes = 0;  // the largest
   };
   const BlockSize& last_block() const { return last_block_; }
+  // The requests of the calls that wait in the schedule.
+  QueuedBytes& queued_bytes() { return queued_bytes_; }
 
  private:
   template <class Event>
@@ -78,6 +82,7 @@ class ScheduleRun {
   bool changed_ = false;  // since the last ReportDemand
   std::function<void(const LinkDemand&)> demand_watcher_;
   BlockSize last_block_;
+  QueuedBytes queued_bytes_;
 };
 
 }  // namespace sluice

@@ -5,6 +5,11 @@
 #include "lib/link/link_loop.h"
 
 namespace sluice {
+namespace {
+
+constexpr char kLibraryTunnels[] = "library";  // in the place of a pattern of workers
+
+}  // namespace
 
 ScheduledConnection::ScheduledConnection(LinkLoop& loop, size_t traffic_class, User& user) : loop_(loop), user_(user) {
   if (!ScheduledTunnel::Possible(loop)) return;
@@ -13,7 +18,7 @@ ScheduledConnection::ScheduledConnection(LinkLoop& loop, size_t traffic_class, U
     SetReading();
   };
   turns_ = std::make_unique<ScheduledTunnel>(
-      loop, traffic_class,
+      loop, loop.metrics().Tunnels(kLibraryTunnels), traffic_class,
       ScheduledTunnel::Owner{.on_turn = on_turn,
                              .tcp = [this] { return open_ ? socket_->Tcp() : std::nullopt; },
                              .set_window = [this](int bytes) { socket_->SetReceiveWindow(bytes); }});

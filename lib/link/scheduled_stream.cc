@@ -24,7 +24,9 @@ ScheduledStream::ScheduledStream(LinkLoop& loop, Options options, std::shared_pt
       options_(std::move(options)),
       user_(std::move(user)),
       submitted_(loop.now()),
-      flow_(options_.many_messages) {}
+      flow_(options_.many_messages) {
+  QueueHook::request_bytes = options_.request_bytes;
+}
 
 CallRequest ScheduledStream::Request() {
   return {.response_bytes = std::clamp<int64_t>(options_.response_bytes, 0, kMaxResponseBytes),

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
+#include "lib/link/queued_bytes.h"
 #include "lib/link/response_flow.h"
 #include "lib/link/scheduled.h"
 #include "lib/scheduling/held_for.h"
@@ -46,11 +47,19 @@ class WaitHook : public WaitLink {
 };
 // Linked from its submission until it is sent, and after its worker has not processed it.
 struct QueueTag;
-struct QueueHook : boost::intrusive::list_base_hook<boost::intrusive::tag<QueueTag>,
-                                                    boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+using QueueLink = boost::intrusive::list_base_hook<boost::intrusive::tag<QueueTag>,
+                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+struct QueueHook : QueueLink {
+  void unlink() {
+    QueueLink::unlink();
+    queued_bytes.Clear();
+  }
+
   TimePoint queued_at;
-  bool waits_for_room = false;  // at its user, to be sent
-  bool expired = false;         // the link ended it, because it waited for the link, or for room, for too long
+  int64_t request_bytes = 0;        // as in ScheduledStream::Options
+  QueuedBytes::Entry queued_bytes;  // the bytes of its request
+  bool waits_for_room = false;      // at its user, to be sent
+  bool expired = false;             // the link ended it, because it waited for the link, or for room, for too long
 };
 // Linked while its request waits until the socket of its connection accepts more bytes.
 struct DrainTag;
@@ -114,6 +123,7 @@ class ScheduledStream final : public Scheduled,
     bool many_messages = false;  // the worker may send several
     bool may_idle = false;       // the stream may stay open between messages; see CallRequest
     TimePoint deadline = TimePoint::max();
+    int64_t request_bytes = 0;  // held while it waits; 0: they are bounded elsewhere
     uint64_t client = 0;  // for which the call is made; 0: this process. Used to divide the connections of the worker
   };
   ScheduledStream(LinkLoop& loop, Options options, std::shared_ptr<StreamUser> user);

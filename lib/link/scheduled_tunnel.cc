@@ -24,6 +24,9 @@ constexpr int64_t kTunnelsAtATime = 24;
 // Like a response that is granted in parts, a tunnel uses a third of the budget in one turn.
 constexpr int64_t kTurnsOfBudget = 3;
 constexpr int64_t kMostFirstWindowBytes = 32 << 10;
+// A connection that begins with a small buffer gets no window scale, so its window is at most this (RFC 7323), or
+// twice. One that begins with the kernel's buffer advertises as much at first.
+constexpr int64_t kUnscaledWindowBytes = 64 << 10;
 // A window may grow after so many times its bytes, even if a third of a large budget has not come.
 constexpr int64_t kPartWindows = 16;
 constexpr int64_t kMostWindowBytes = 4 << 20;
@@ -52,12 +55,15 @@ bool ScheduledTunnel::Possible(const LinkLoop& loop) {
 
 int ScheduledTunnel::ReceiveBufferBytes(const LinkLoop& loop) {
   const int64_t packet_bytes = loop.schedule().options().profile.packet_payload_bytes;
-  return ReceiveBufferFor(
-      static_cast<int>(packet_bytes * LeastPackets(loop.schedule().State().plan_bytes, packet_bytes)));
+  const int64_t plan_bytes = loop.schedule().State().plan_bytes;
+  if (plan_bytes / kTunnelsAtATime >= kUnscaledWindowBytes) return 0;
+  return ReceiveBufferFor(static_cast<int>(packet_bytes * LeastPackets(plan_bytes, packet_bytes)));
 }
 
-ScheduledTunnel::ScheduledTunnel(LinkLoop& loop, size_t traffic_class, Owner owner)
-    : loop_(loop), traffic_class_(traffic_class), owner_(std::move(owner)) {}
+ScheduledTunnel::ScheduledTunnel(LinkLoop& loop, TunnelMetrics& metrics, size_t traffic_class, Owner owner)
+    : loop_(loop), metrics_(metrics), traffic_class_(traffic_class), owner_(std::move(owner)) {
+  ShowPhase();
+}
 
 ScheduledTunnel::~ScheduledTunnel() {
   Stop();
@@ -68,6 +74,7 @@ void ScheduledTunnel::Stop() {
   loop_.timers().Clear(timer_);
   EndFilling();
   if (asked_) End(CallEnd::kAborted);
+  ShowPhase();
 }
 
 void ScheduledTunnel::OnWorkerEnded() {
@@ -88,13 +95,14 @@ void ScheduledTunnel::OnRequest(absl::string_view bytes) {
 
 void ScheduledTunnel::OnResponse(absl::string_view received) {
   const auto bytes = static_cast<int64_t>(received.size());
+  metrics_.AddReceived(bytes);
   in_response_ = true;
   const bool in_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
   const int64_t surprises = turns_.surprises();
   if (in_turn) loop_.schedule_run().OnReceived(id(), bytes);
   Do(turns_.OnResponse(loop_.now(), {.bytes = bytes, .is_response = !IsControl(received), .ends = Ends(bytes)},
                        part_bytes_));
-  if (turns_.surprises() > surprises) loop_.metrics().CountTunnelSurprise();
+  if (turns_.surprises() > surprises) metrics_.CountSurprise();
   WatchForSilence();
   in_response_ = false;
 }
@@ -123,18 +131,27 @@ void ScheduledTunnel::OnClientStuck(bool stuck) {
   WatchForSilence();
 }
 
+void ScheduledTunnel::ShowPhase() {
+  TunnelMetrics::Share share;
+  if (!stopped_) share.phase = turns_.phase();
+  if (share.phase == TunnelTurns::Phase::kTurn) share.window_bytes = window_bytes_;
+  metrics_.Change(share_, share);
+  share_ = share;
+}
+
 void ScheduledTunnel::Do(TunnelTurns::Step step) {
+  ShowPhase();
   switch (step) {
     case TunnelTurns::Step::kNothing:
       return;
     case TunnelTurns::Step::kAsk:
-      if (asked_) loop_.metrics().CountTunnelTurn(TunnelTurnEnd::kPart);
+      if (asked_) metrics_.CountTurn(TunnelTurnEnd::kPart);
       return Ask();
     case TunnelTurns::Step::kEnd:
-      loop_.metrics().CountTunnelTurn(turns_.given_up() ? TunnelTurnEnd::kUnanswered : TunnelTurnEnd::kSilence);
+      metrics_.CountTurn(turns_.given_up() ? TunnelTurnEnd::kUnanswered : TunnelTurnEnd::kSilence);
       return End(CallEnd::kArrived);
     case TunnelTurns::Step::kAbandon:
-      loop_.metrics().CountTunnelTurn(TunnelTurnEnd::kClient);
+      metrics_.CountTurn(TunnelTurnEnd::kClient);
       return End(CallEnd::kAborted);
   }
 }
@@ -145,7 +162,9 @@ void ScheduledTunnel::Ask() {
   const std::optional<TcpSocket> tcp = owner_.tcp();
   const ScheduleState state = loop_.schedule().State();
   const int64_t plan_bytes = state.plan_bytes;
-  silence_ = std::max(kLeastSilence, kSilentDrainTimes * DrainTime(loop_.schedule().options().profile, plan_bytes));
+  // With unscheduled, which has no budget, the buffer counts.
+  const int64_t drained_bytes = Possible(loop_) ? plan_bytes : 0;
+  silence_ = std::max(kLeastSilence, kSilentDrainTimes * DrainTime(loop_.schedule().options().profile, drained_bytes));
   // On loopback a packet has 64 KB, and is as large as the window.
   full_packet_bytes_ = loop_.schedule().options().profile.packet_payload_bytes;
   if (tcp.has_value() && tcp->info.packet_payload_bytes > 0) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/link/scheduled.h"
+#include "lib/link/tunnel_metrics.h"
 #include "lib/net/timer_queue.h"
 #include "lib/scheduling/tunnel_turns.h"
 #include "lib/tcp/tcp_socket.h"
@@ -40,8 +41,8 @@ class ScheduledTunnel final : private Scheduled {
   // The receive buffer of a new connection, as in Executor::ConnectOptions.
   static int ReceiveBufferBytes(const LinkLoop& loop);
 
-  // `loop` must outlive it. Its owner destroys it at the end of a turn of the loop, after Stop.
-  ScheduledTunnel(LinkLoop& loop, size_t traffic_class, Owner owner);
+  // `loop` and `metrics` must outlive it. Its owner destroys it at the end of a turn of the loop, after Stop.
+  ScheduledTunnel(LinkLoop& loop, TunnelMetrics& metrics, size_t traffic_class, Owner owner);
   ~ScheduledTunnel() override;
   ScheduledTunnel(const ScheduledTunnel&) = delete;
   ScheduledTunnel& operator=(const ScheduledTunnel&) = delete;
@@ -63,6 +64,7 @@ class ScheduledTunnel final : private Scheduled {
   void EndUnsent(absl::Status) override {}
   void Abort() override {}
 
+  void ShowPhase();
   void Do(TunnelTurns::Step step);
   void Ask();
   int64_t NarrowWindow(const std::optional<TcpSocket>& tcp, int64_t plan_bytes) const;
@@ -75,9 +77,11 @@ class ScheduledTunnel final : private Scheduled {
   void WatchForSilence();
 
   LinkLoop& loop_;
+  TunnelMetrics& metrics_;
   const size_t traffic_class_;
   const Owner owner_;
   TunnelTurns turns_;
+  TunnelMetrics::Share share_;  // in the metrics
   bool stopped_ = false;
   bool began_ = false;             // the client has sent bytes
   bool tls_ = false;               // they are TLS

@@ -16,7 +16,8 @@ ScheduledStream& WireCall::Make(LinkLoop& loop, CallSpec spec, CallOwner& owner)
                                    .response_bytes = spec.response_bytes,
                                    .many_messages = spec.server_streaming,
                                    .may_idle = spec.may_idle,
-                                   .deadline = spec.deadline};
+                                   .deadline = spec.deadline,
+                                   .request_bytes = static_cast<int64_t>(spec.request->size())};
   const auto call = std::make_shared<WireCall>(loop, std::move(spec), owner);
   auto stream = std::make_unique<ScheduledStream>(loop, std::move(options), call);
   call->stream_ = stream.get();

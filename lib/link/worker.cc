@@ -10,6 +10,7 @@
 #include "lib/link/link_metrics.h"
 #include "lib/net/worker_address.h"
 #include "lib/tcp/tcp_report.h"
+#include "lib/tls/uri_name.h"
 
 namespace sluice {
 namespace {
@@ -33,8 +34,8 @@ Worker::~Worker() {
 }
 
 std::string Worker::authority() const {
-  if (tls() != nullptr && !tls()->options().server_name.empty()) return tls()->options().server_name;
-  return AuthorityOf(target());
+  const std::string name = tls() != nullptr ? tls()->options().server_name : "";
+  return name.empty() || IsUriName(name) ? AuthorityOf(target()) : name;
 }
 
 void Worker::Connect() {
@@ -56,7 +57,7 @@ bool Worker::WantsConnection() const {
 }
 
 void Worker::Wait(ScheduledStream& call) {
-  if (const absl::Status room = CheckRoom(); !room.ok()) return loop_.Refuse(call, QueueRefusal::kWorker, room);
+  if (const absl::Status room = CheckRoom(call); !room.ok()) return loop_.Refuse(call, QueueRefusal::kWorker, room);
   const bool sendable = Sendable(call.client()) != nullptr;  // after a refusal; OnSlots follows
   if (!sendable && connections_.open_slots() > 0) {
     WaitApart(call);
@@ -90,9 +91,18 @@ int64_t Worker::CallBound(int64_t limit, int64_t all_calls) {
 
 // A hung worker must not fill the queue of the link. Rejected: to count the held calls of workers that are not slow.
 // Such a worker is full because the link is busy, and calls to it may use the whole queue.
-absl::Status Worker::CheckRoom() const {
+absl::Status Worker::CheckRoom(const ScheduledStream& call) const {
   const WorkerLoad load = loop_.schedule().Load(schedule_id());
   const int64_t waiting = static_cast<int64_t>(waiting_calls_) + (load.slow ? load.held_calls : 0);
+  // Only the calls that wait already count, so a call of any size may wait alone.
+  const int64_t waiting_bytes = loop_.schedule_run().queued_bytes().Of(schedule_id()) - call.queued_bytes.bytes();
+  const int64_t queue_bytes = loop_.schedule().options().queue_bytes;
+  const int64_t free_bytes = std::max<int64_t>(queue_bytes - loop_.schedule_run().queued_bytes().all(), 0);
+  if (waiting > 0 && waiting_bytes > free_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(target(), ": ", waiting_bytes, " bytes of requests wait for this worker; the bound is ",
+                     free_bytes, ", the free bytes of the queue, and queue_bytes is ", queue_bytes));
+  }
   if (waiting < kMinCalls) return absl::OkStatus();
   const int64_t queue_limit = loop_.schedule().options().queue_limit;
   const int64_t bound = CallBound(queue_limit, loop_.schedule().State().waiting_calls);

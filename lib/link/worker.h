@@ -79,9 +79,9 @@ class Worker final : private ConnectorEvents {
   // Lets the call wait until it can be sent. The worker then resumes it, or ends it if it cannot connect. Ends it at
   // once if CheckRoom returns an error.
   void Wait(ScheduledStream& call);
-  // Returns ResourceExhausted if so many calls wait because of this worker that no other may. Waiting calls are parked,
-  // or held because the worker is slow.
-  absl::Status CheckRoom() const;
+  // Returns ResourceExhausted if so many calls, or bytes of their requests, wait because of this worker that this one
+  // may not. Waiting calls are parked, or held because the worker is slow.
+  absl::Status CheckRoom(const ScheduledStream& call) const;
   // A call that did not wait here has ended without a stream. A call that waits may have the stream, and no other event
   // may follow.
   void OnStreamUnused();

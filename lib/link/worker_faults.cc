@@ -13,6 +13,10 @@ seconds BeginsAfter(WorkerFault fault) {
   return fault == WorkerFault::kUnreachable || fault == WorkerFault::kSlow ? kLasting : seconds(0);
 }
 
+seconds EndsAfter(WorkerFault fault) {
+  return fault == WorkerFault::kEjected ? seconds(0) : kOver;
+}
+
 }  // namespace
 
 std::string_view WorkerFaultName(WorkerFault fault) {
@@ -29,6 +33,8 @@ std::string_view WorkerFaultName(WorkerFault fault) {
       return "lossy";
     case WorkerFault::kSlow:
       return "slow";
+    case WorkerFault::kEjected:
+      return "ejected";
   }
   return "unknown";
 }
@@ -43,10 +49,11 @@ std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<cons
     if (worker.paused) Take(now, worker.address, WorkerFault::kPaused, changes);
     if (worker.lossy) Take(now, worker.address, WorkerFault::kLossy, changes);
     if (worker.slow) Take(now, worker.address, WorkerFault::kSlow, changes);
+    if (worker.ejected) Take(now, worker.address, WorkerFault::kEjected, changes);
   }
   for (auto next = faults_.begin(); next != faults_.end();) {
     const auto& [key, fault] = *next;
-    const bool lasts = fault.began ? now - fault.last_evidence < kOver : fault.last_evidence == now;
+    const bool lasts = fault.last_evidence == now || (fault.began && now - fault.last_evidence < EndsAfter(key.second));
     if (lasts && is_wanted(key.first)) {
       ++next;
       continue;

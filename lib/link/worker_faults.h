@@ -18,8 +18,8 @@ namespace sluice {
 
 // Tracks the workers at fault, for logs, metrics and the status page; no decision depends on it. A fault begins with
 // its first evidence. Evidence that healthy workers also show at times must last for 3 s first. A fault ends after 10 s
-// without evidence, so a worker that pauses every 5 s has one long fault. There is one for each link. Not thread-safe.
-// It reads no clock.
+// without evidence, so a worker that pauses every 5 s has one long fault. An ejection is known and not inferred, so it
+// ends at once. There is one for each link. Not thread-safe. It reads no clock.
 class WorkerFaults {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -30,12 +30,13 @@ class WorkerFaults {
     bool unreachable = false;
     bool stalled = false;
     bool slow = false;
+    bool ejected = false;
     // Since the last look.
     bool hung = false;  // two or more consecutive calls had no response
     bool paused = false;
     bool lossy = false;
 
-    bool any() const { return unreachable || stalled || slow || hung || paused || lossy; }
+    bool any() const { return unreachable || stalled || slow || ejected || hung || paused || lossy; }
   };
   // `workers` may omit workers without evidence. A fault ends at once if its worker leaves the list. Returns the
   // changes.

@@ -159,7 +159,9 @@ void WorkerTable::LookAt(TimePoint now, absl::Span<const Socket> sockets) {
     if (heard || socket.load.pauses > row.pauses) OnHeard(socket.worker, socket.load, info, now);
     const int64_t response = NumberOf(socket.load);
     if (out_of_order_packets > 0 && Lost(row, response) > 0) CountOutOfOrder(row);
-    if (IsUnacknowledged(socket.load, info)) row.unacknowledged_response = response;
+    const bool unacknowledged = IsUnacknowledged(socket.load, info);
+    if (unacknowledged) row.unacknowledged_response = response;
+    if (unacknowledged || out_of_order_packets > 0) sight_.lossy_now.push_back(ScheduleId(socket.worker));
   }
 }
 
@@ -246,6 +248,7 @@ std::vector<WorkerFaults::Sight> WorkerTable::TakeFaultSights(
                                     .unreachable = row.unreachable,
                                     .stalled = load.stalled_calls > 0,
                                     .slow = load.slow,
+                                    .ejected = row.ejections > 0,
                                     .hung = std::exchange(row.hung, false),
                                     .paused = std::exchange(row.paused, false),
                                     .lossy = std::exchange(row.lossy, false)};

@@ -37,6 +37,9 @@ struct LinkSight {
   // timeouts of a full buffer end one after the other.
   int64_t lossy_workers = 0;
   int64_t worst_out_of_order = 0;  // the largest losses_out_of_order of one worker
+  // The workers, as the schedule numbers them, that are silent now although our last bytes are unacknowledged, or that
+  // sent packets out of order.
+  std::vector<uint32_t> lossy_now;
 };
 
 // Tracks each worker of one link: how long its responses take, and which of them lost packets on the way. It infers
@@ -92,6 +95,9 @@ class WorkerTable {
   void OnUnanswered(size_t worker);
   // The worker ended a call itself, even if with an error: it does not hang.
   void OnResponded(size_t worker) { rows_[worker].unanswered = 0; }
+  // A group of workers that replace one another has ejected the worker, or it has returned; see WorkerEjections.
+  void OnEjected(size_t worker) { ++rows_[worker].ejections; }
+  void OnReturned(size_t worker) { --rows_[worker].ejections; }
   // Takes a worker's report of one of its connections to this process, identified by our port. The counts start with
   // the connection. Returns their increase since the last report.
   struct Reported {
@@ -137,6 +143,7 @@ class WorkerTable {
     TimePoint counted_since;   // out_of_order counts from here
     int64_t out_of_order = 0;  // losses
     int64_t unanswered = 0;    // calls since the last response
+    int64_t ejections = 0;     // groups that have ejected it
     // New since the last TakeFaultSights.
     bool lossy = false;
     bool paused = false;                                // a pause that was not a loss

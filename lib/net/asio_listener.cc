@@ -100,6 +100,12 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   absl::StatusOr<std::string> Open(const std::string& address, const Place& place) {
     boost::system::error_code error;
+    is_tcp_ = place.tcp;
+    if (const std::optional<int> passed = TakePassed(place)) {
+      acceptor_.assign(place.endpoint.protocol(), *passed, error);
+      if (error) return Unavailable(address, "listen on", error);
+      return Begin(address);
+    }
     acceptor_.open(place.endpoint.protocol(), error);
     if (error) return Unavailable(address, "open a socket for", error);
     if (place.tcp) acceptor_.set_option(boost::asio::socket_base::reuse_address(true), error);
@@ -111,30 +117,49 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     if (error) return Unavailable(address, "listen on", error);
     if (!place.path.empty()) {
       path_ = place.path;
-      fchmodat(AT_FDCWD, path_.c_str(), options_.unix_mode, AT_SYMLINK_NOFOLLOW);
       file_ = FileAt(path_);
+      if (fchmodat(AT_FDCWD, path_.c_str(), options_.unix_mode, AT_SYMLINK_NOFOLLOW) != 0) {
+        return Unavailable(address, "set the mode of", {errno, boost::system::system_category()});
+      }
     }
     acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
     if (error) return Unavailable(address, "listen on", error);
-    acceptor_.native_non_blocking(true, error);
-    is_tcp_ = place.tcp;
-    std::string bound = address;
-    if (place.tcp) bound = FormatSocketAddress(TcpEndpointOf(acceptor_.local_endpoint(error)));
-    Accept();
-    return bound;
+    return Begin(address);
+  }
+
+  // Rejected: acceptor_.close, after which Asio's epoll still reports connections to a socket that other processes
+  // hold.
+  void Stop() {
+    if (!acceptor_.is_open()) return;
+    boost::system::error_code ignored;
+    close(acceptor_.release(ignored));
+    pause_.cancel();
   }
 
   void Close() {
     on_accept_ = nullptr;
-    boost::system::error_code ignored;
-    acceptor_.close(ignored);
-    pause_.cancel();
+    Stop();
     // A process that was started since may have put its own socket there.
     if (!path_.empty() && FileAt(path_) == file_) unlink(path_.c_str());
   }
 
  private:
+  std::optional<int> TakePassed(const Place& place) const {
+    return options_.passed == nullptr ? std::nullopt : options_.passed->Take(FormatSocketAddress(place.endpoint));
+  }
+
+  // Returns the address with the real port.
+  std::string Begin(const std::string& address) {
+    boost::system::error_code error;
+    acceptor_.native_non_blocking(true, error);
+    std::string bound = address;
+    if (is_tcp_) bound = FormatSocketAddress(TcpEndpointOf(acceptor_.local_endpoint(error)));
+    Accept();
+    return bound;
+  }
+
   void Accept() {
+    if (!acceptor_.is_open()) return;
     acceptor_.async_accept(
         [self = shared_from_this()](const boost::system::error_code& error, stream_protocol::socket socket) {
           if (self->on_accept_ == nullptr) return;
@@ -142,9 +167,10 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
             self->Take(std::move(socket));
             return self->Accept();
           }
+          if (!self->acceptor_.is_open()) return;
           self->pause_.expires_after(kPause);
           self->pause_.async_wait([self](const boost::system::error_code& cancelled) {
-            if (!cancelled && self->on_accept_ != nullptr) self->Accept();
+            if (!cancelled) self->Accept();
           });
         });
   }
@@ -222,6 +248,15 @@ std::vector<std::string> AsioListener::AllAddresses() const {
   boost::system::error_code error;
   const auto ip = boost::asio::ip::make_address(bound->host, error);
   if (error || !ip.is_unspecified()) return all;
+  for (const std::string& address : HostAddresses()) {
+    all.push_back(FormatSocketAddress(
+        boost::asio::ip::tcp::endpoint(boost::asio::ip::make_address(address), static_cast<uint16_t>(bound->port))));
+  }
+  return all;
+}
+
+std::vector<std::string> HostAddresses() {
+  std::vector<std::string> all;
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return all;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
@@ -231,10 +266,13 @@ std::vector<std::string> AsioListener::AllAddresses() const {
     const int family = interface->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     std::memcpy(endpoint.data(), interface->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-    endpoint.port(static_cast<uint16_t>(bound->port));
-    all.push_back(FormatSocketAddress(endpoint));
+    all.push_back(endpoint.address().to_string());
   }
   return all;
+}
+
+void AsioListener::Stop() {
+  acceptor_->Stop();
 }
 
 AsioListener::~AsioListener() {

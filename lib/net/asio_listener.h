@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "lib/net/asio_executor.h"
 #include "lib/net/executor.h"
+#include "lib/net/passed_sockets.h"
 
 namespace sluice {
 
@@ -35,6 +36,9 @@ class AsioListener {
     std::shared_ptr<const TlsContext> tls;  // for listeners; null: plaintext
     bool half_open = false;                 // of the streams, as in Executor::ConnectOptions
     bool redirected = false;                // find out AcceptedConnection::original
+    // A socket of these that is bound to the address is used instead of a new one; null: there are none. Only Listen
+    // uses them.
+    std::shared_ptr<PassedSockets> passed = nullptr;
   };
 
   // Listens on "host:port" with an IP address or "localhost", port 0 for a free port, "unix:PATH" or
@@ -44,9 +48,14 @@ class AsioListener {
                                                               Options options, OnAccept on_accept);
   // The InvalidArgument of Listen. Opens nothing.
   static absl::Status Validate(const std::string& address);
-  ~AsioListener();  // removes its socket file, unless another socket is there now
+  // Removes the socket file that Listen has made, unless another socket is there now.
+  ~AsioListener();
   AsioListener(const AsioListener&) = delete;
   AsioListener& operator=(const AsioListener&) = delete;
+
+  // Accepts no further connection. Call it before the destructor, in an earlier task of the executor: connections that
+  // were already taken from the kernel come to OnAccept in between, and the destructor would close them.
+  void Stop();
 
   const std::string& address() const { return address_; }  // with the real port
   // All addresses of this listener in the form of Executor::Resolve. A listener on all addresses has each address of
@@ -60,5 +69,8 @@ class AsioListener {
   const std::shared_ptr<Acceptor> acceptor_;
   const std::string address_;
 };
+
+// The IP addresses of this host's network interfaces, at this time.
+std::vector<std::string> HostAddresses();
 
 }  // namespace sluice

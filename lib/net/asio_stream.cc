@@ -69,6 +69,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool PeerHasOneOf(absl::Span<const std::string> names) const {
     return filter_ != nullptr && filter_->PeerHasOneOf(names);
   }
+  std::string PeerName() const { return filter_ != nullptr ? filter_->PeerName() : ""; }
 
  private:
   bool is_open() const { return events_ != nullptr; }
@@ -455,6 +456,7 @@ class StreamHandle final : public StreamSocket {
   std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
   int error_number() const override { return stream_->error_number(); }
   bool PeerHasOneOf(absl::Span<const std::string> names) const override { return stream_->PeerHasOneOf(names); }
+  std::string PeerName() const override { return stream_->PeerName(); }
 
  private:
   const std::shared_ptr<Stream> stream_;

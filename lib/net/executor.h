@@ -70,6 +70,8 @@ class StreamSocket {
   // Whether the peer's certificate has one of these names, as TlsFilter::PeerHasOneOf. False before OnConnected, and
   // without TLS.
   virtual bool PeerHasOneOf(absl::Span<const std::string> /*names*/) const { return false; }
+  // The name in the peer's certificate, as TlsFilter::PeerName. Empty before OnConnected, and without TLS.
+  virtual std::string PeerName() const { return ""; }
 };
 
 // One address of a worker, printable: "10.0.0.1:7000", "[::1]:7000", "unix:/path".

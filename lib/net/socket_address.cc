@@ -1,6 +1,9 @@
 #include "lib/net/socket_address.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <boost/asio/local/stream_protocol.hpp>
 #include <sys/un.h>
@@ -40,6 +43,20 @@ std::string FormatSocketAddress(const boost::asio::ip::tcp::endpoint& endpoint) 
   const auto address = endpoint.address();
   return address.is_v6() ? absl::StrCat("[", address.to_string(), "]:", endpoint.port())
                          : absl::StrCat(address.to_string(), ":", endpoint.port());
+}
+
+std::string FormatSocketAddress(const boost::asio::generic::stream_protocol::endpoint& endpoint) {
+  const int family = endpoint.data()->sa_family;
+  if (family == AF_INET || family == AF_INET6) {
+    boost::asio::ip::tcp::endpoint tcp;
+    std::memcpy(tcp.data(), endpoint.data(), std::min(endpoint.size(), tcp.capacity()));
+    return FormatSocketAddress(tcp);
+  }
+  constexpr size_t kPathAt = offsetof(sockaddr_un, sun_path);
+  if (family != AF_UNIX || endpoint.size() <= kPathAt) return "";
+  const absl::string_view path(reinterpret_cast<const char*>(endpoint.data()) + kPathAt, endpoint.size() - kPathAt);
+  if (path.front() == '\0') return absl::StrCat("unix-abstract:", path.substr(1));
+  return absl::StrCat("unix:", path.substr(0, path.find('\0')));
 }
 
 }  // namespace sluice

@@ -19,5 +19,7 @@ absl::StatusOr<boost::asio::generic::stream_protocol::endpoint> ParseSocketAddre
                                                                                    SocketUse use);
 
 std::string FormatSocketAddress(const boost::asio::ip::tcp::endpoint& endpoint);
+// The address of any socket: empty for an unnamed Unix socket, and for other protocols.
+std::string FormatSocketAddress(const boost::asio::generic::stream_protocol::endpoint& endpoint);
 
 }  // namespace sluice

@@ -35,6 +35,13 @@ std::string HeaderOf(uint32_t version, const std::optional<TcpSocket>& client, c
   return ProxyHeader(version, client->remote, original.empty() ? client->local : TcpEndpointOf(original));
 }
 
+bool MayPassToOthers(const ProxyOptions& options, const ClientOrigin& origin) {
+  if (!origin.local || !options.pass_tunnels) return false;
+  // Rules of this host have led a redirected connection here.
+  const bool is_redirected = origin.opening == ClientOrigin::Opening::kRedirected;
+  return origin.user.has_value() || is_redirected || options.pass_tunnels_from_loopback;
+}
+
 }  // namespace
 
 std::string ClientOrigin::Name() const {
@@ -44,14 +51,45 @@ std::string ClientOrigin::Name() const {
 ClientConnection::ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept)
     : proxy_(proxy),
       origin_(std::move(origin)),
-      held_([this] { EndStuck(StuckClients(proxy_.held_answers().max_bytes())); }),
-      socket_(accept(*this)) {
-  WatchOpening();
-}
+      membership_(proxy, origin_,
+                  [this](const absl::Status& why) {
+                    // Later: the client that needs the place may be on the stack.
+                    proxy_.link().AtEndOfTurn([weak = weak_from_this(), why] {
+                      if (const std::shared_ptr<ClientConnection> alive = weak.lock()) alive->Close(why);
+                    });
+                  }),
+      held_([this] { EndStuck(StuckClients(proxy_.held_answers().max_bytes())); }, ClientGroups::kStrangers),
+      socket_(accept(*this)) {}
 
 ClientConnection::~ClientConnection() = default;
 
 // --- The opening.
+
+// The kernel identifies clients on Unix sockets. All other clients become known later.
+void ClientConnection::Begin(Place place) {
+  place_ = place;
+  WatchOpening();
+  if (origin_.user.has_value()) {
+    Join();
+  } else {
+    membership_.Wait();
+  }
+}
+
+bool ClientConnection::Join() {
+  const bool is_new = membership_.group() == nullptr;
+  const absl::Status joined = membership_.Join(*socket_);
+  if (joined.ok()) {
+    if (!is_new) return true;
+    membership_.SetIdle(true);
+    proxy_.held_answers().Move(held_, membership_.group()->index(), proxy_.link().now());
+    return true;
+  }
+  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
+  Report(ProxyEvent::Kind::kRefused, connect_target_, joined.message());
+  End();
+  return false;
+}
 
 void ClientConnection::WatchOpening() {
   const TimePoint::duration timeout = proxy_.options().opening_timeout;
@@ -77,6 +115,7 @@ void ClientConnection::WatchOpening() {
 
 void ClientConnection::OnConnected() {
   connected_ = true;
+  if ((origin_.tls || !origin_.asks()) && !Join()) return;
   if (origin_.asks()) return;
   phase_ = Phase::kConnecting;
   connect_target_ = origin_.route;
@@ -99,14 +138,16 @@ void ClientConnection::OnBytes(absl::string_view bytes) {
   switch (phase_) {
     case Phase::kOpening:
     case Phase::kInTunnel:
-      return Open(bytes);
+      Open(bytes);
+      if (phase_ == Phase::kOpening || phase_ == Phase::kInTunnel) membership_.CountOpening(opening_.bytes());
+      return;
     case Phase::kOpen:
       return protocol_->OnBytes(bytes);
     case Phase::kConnecting:
       // The client does not wait until its tunnel is open.
       early_.append(bytes.data(), bytes.size());
       if (early_.size() > ClientOpening::kMaxHeadBytes) socket_->SetReading(false);
-      return;
+      return membership_.CountOpening(early_.size());
     case Phase::kDraining:
     case Phase::kOver:
       return;
@@ -120,11 +161,12 @@ void ClientConnection::Open(absl::string_view bytes) {
     case ClientOpening::Kind::kUnknown:
       return;
     case ClientOpening::Kind::kHttp2:
-      return StartHttp2(opening_.TakeRest());
+      return Join() ? StartHttp2(opening_.TakeRest()) : void();
     case ClientOpening::Kind::kConnect:
     case ClientOpening::Kind::kOther:
       if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
       if (opening_.kind() == ClientOpening::Kind::kConnect) {
+        if (!Join()) return;
         socks_ = opening_.socks();
         early_ = opening_.TakeRest();
         return OpenTo(opening_.target());
@@ -142,8 +184,8 @@ void ClientConnection::OpenTo(const std::string& target) {
   WatchOpening();
   const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute || proxy_.policies()->AnyExpectsHeader();
   dial_ = std::make_unique<TargetDial>(
-      proxy_, std::shared_ptr<const TargetPolicy>(policy(), &policy()->workers), connect_target_, only_tunnel,
-      [this](const absl::Status& reached) { AnswerConnect(reached); },
+      proxy_, std::shared_ptr<const TargetPolicy>(policy(), &policy()->workers), membership_.group(), connect_target_,
+      only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
       [this] {
         if (phase_ != Phase::kInTunnel) return;
         StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
@@ -171,7 +213,7 @@ void ClientConnection::AnswerConnect(const absl::Status& reached) {
     TellTunnelIsOpen();
     return StartTunnel(early, PassedTunnel::KindToWorker(proxy_));
   }
-  if (absl::IsPermissionDenied(reached) && !is_route && origin_.local && proxy_.options().pass_tunnels) {
+  if (absl::IsPermissionDenied(reached) && !is_route && MayPassToOthers(proxy_.options(), origin_)) {
     return StartTunnel(early, PassedTunnel::Kind::kOther);
   }
   RefuseConnect(reached, std::move(early));
@@ -199,15 +241,16 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   std::string text(why.message());
   if (!absl::StrContains(text, connect_target_)) text = absl::StrCat(connect_target_, ": ", text);
   Report(ProxyEvent::Kind::kRefused, connect_target_, text);
-  if (socks_) return EndWhenDrained(SocksReply(why));
+  const bool coarse = unreachable && !origin_.local;
+  const absl::Status told = coarse ? Unreached(connect_target_) : absl::Status(why.code(), text);
+  if (socks_) return EndWhenDrained(SocksReply(coarse ? told : why));
   const bool has_calls = origin_.opening != ClientOrigin::Opening::kRoute && absl::IsPermissionDenied(why);
   if (!origin_.asks() && !has_calls) return ResetWhenDrained();
   // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
-  if (!absl::IsPermissionDenied(why))
-    return EndWhenDrained(ConnectRefusal(absl::Status(why.code(), text), proxy_.pseudonym()));
+  if (!absl::IsPermissionDenied(why)) return EndWhenDrained(ConnectRefusal(told, proxy_.pseudonym()));
   denial_ = std::string(why.message());
   if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
-    SetIdle(true);
+    membership_.SetIdle(true);
     WatchOpening();
   }
   phase_ = Phase::kConnecting;
@@ -223,6 +266,7 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
 
 void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.link().timers().Clear(opening_timer_);
+  membership_.CountOpening(0);
   if (dial_ != nullptr) dial_->Stop();  // the workers have connections of their own
   protocol_ = Http2Client::Make(proxy_, *this);
   if (protocol_ == nullptr) return End();
@@ -259,6 +303,7 @@ void ClientConnection::OnEnded() {
 
 void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
   proxy_.link().timers().Clear(opening_timer_);
+  membership_.CountOpening(0);
   if (!denial_.empty()) return EndWhenDrained(TunnelRefusal(bytes, denial_));
   const bool to_worker = kind != PassedTunnel::Kind::kOther;
   const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
@@ -267,15 +312,30 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
     Report(ProxyEvent::Kind::kRefused, connect_target_, kNoWorkerTunnels, ClientOpening::ProtocolOf(bytes));
     return EndWhenDrained(TunnelRefusal(bytes, kNoWorkerTunnels));
   }
+  // Clients of other hosts could reach every service of the networks in `workers`. A worker that was not dialled is
+  // checked when it is.
+  if (to_worker && !is_route && !origin_.local && dial_->tunnel() != nullptr) {
+    const std::string& address = dial_->tunnel()->address().text;
+    const auto permitted = policy()->workers.CheckAddress(connect_target_, address, /*needs_port=*/true);
+    if (!permitted.ok()) {
+      const std::string why(permitted.status().message());
+      proxy_.metrics().CountConnection(ProxyConnection::kRefused);
+      Report(ProxyEvent::Kind::kRefused, connect_target_, why, ClientOpening::ProtocolOf(bytes));
+      return EndWhenDrained(TunnelRefusal(bytes, why));
+    }
+  }
   // A tunnel to another host is counted when it is open. Otherwise it is refused.
   if (to_worker) {
     proxy_.metrics().CountConnection(kind == PassedTunnel::Kind::kScheduled ? ProxyConnection::kScheduledTunnel
                                                                             : ProxyConnection::kWorkerTunnel);
   }
   phase_ = Phase::kOpen;
-  SetIdle(false);
-  PassedTunnel::Beginning beginning{
-      .dialled = dial_->TakeTunnel(), .spoken = dial_->TakeSpoken(), .header = header_, .bytes = bytes};
+  membership_.SetIdle(false);
+  PassedTunnel::Beginning beginning{.dialled = dial_->TakeTunnel(),
+                                    .spoken = dial_->TakeSpoken(),
+                                    .header = header_,
+                                    .bytes = bytes,
+                                    .pattern = dial_->pattern()};
   protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(beginning));
   if (ended_) protocol_->OnClientEnded();
 }
@@ -297,15 +357,6 @@ std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
   return head.worker.empty() ? head.authority : head.worker;
 }
 
-const std::shared_ptr<const ClientPolicies::Policy>& ClientConnection::policy() {
-  if (policies_ != proxy_.policies()) {
-    policies_ = proxy_.policies();
-    const auto has_one_of = [this](const auto& names) { return socket_->PeerHasOneOf(names); };
-    policy_ = {policies_, &policies_->Find(origin_.user, has_one_of)};
-  }
-  return policy_;
-}
-
 void ClientConnection::Write(std::string bytes) {
   unsent_.OnWritten(bytes.size());
   socket_->Write(std::move(bytes));
@@ -316,11 +367,6 @@ TimePoint ClientConnection::WatchSocket() {
   proxy_.held_answers().Count(held_, static_cast<int64_t>(unsent_bytes), proxy_.link().now());
   unsent_.Look(unsent_bytes, proxy_.link().now());
   return unsent_.since();
-}
-
-void ClientConnection::SetIdle(bool idle) {
-  if (idle) return proxy_.OnIdle(*this);
-  IdleHook::unlink();
 }
 
 void ClientConnection::OnDrained() {
@@ -382,7 +428,7 @@ void ClientConnection::OnDisconnected(absl::Status why) {
 
 void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
-  IdleHook::unlink();
+  membership_.Leave();
   proxy_.link().timers().Clear(opening_timer_);
   if (redirected_) redirected_->Leave();
   if (dial_ != nullptr) dial_->Stop();

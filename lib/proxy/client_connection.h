@@ -7,14 +7,12 @@
 #include <optional>
 #include <string>
 
-#include <boost/intrusive/list.hpp>
-
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/net/executor.h"
 #include "lib/net/timer_queue.h"
+#include "lib/proxy/client_membership.h"
 #include "lib/proxy/client_opening.h"
-#include "lib/proxy/client_policies.h"
 #include "lib/proxy/client_protocol.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
@@ -28,11 +26,6 @@ namespace sluice {
 
 class ProxyLoop;
 
-// Links a connection while it has no call and is not a tunnel. The longest idle connection is in front.
-struct IdleTag;
-using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>,
-                                                  boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
-
 // The listener and the client of a connection.
 struct ClientOrigin {
   std::string route;                            // the worker of this connection; empty: the client names the worker
@@ -44,6 +37,8 @@ struct ClientOrigin {
   enum class Opening { kRequest, kRoute, kRedirected };
   Opening opening = Opening::kRequest;
   RedirectLoops* loops = nullptr;  // kRedirected: must outlive the connection
+  std::string listener = {};       // its address, as it was configured
+  bool tls = false;                // the client shows a certificate
 
   bool asks() const { return opening == Opening::kRequest; }  // the client asks for a tunnel, or needs none
   std::string Name() const;                                   // for the log: "10.0.0.7:41234", or "uid 1001"
@@ -55,9 +50,7 @@ using AcceptedSocket = std::function<std::unique_ptr<StreamSocket>(StreamSocketE
 // One connection of a client: its socket, and its opening until the protocol is known. CONNECT requests a tunnel, and
 // HTTP/2 may follow within it. Then an Http2Client or a PassedTunnel has the connection. There is one for each
 // connection. Used on the link's thread only.
-class ClientConnection final : public IdleHook,
-                               public std::enable_shared_from_this<ClientConnection>,
-                               private StreamSocketEvents {
+class ClientConnection final : public std::enable_shared_from_this<ClientConnection>, private StreamSocketEvents {
  public:
   // `proxy` must outlive the connection; see ProxyLoop::Bury.
   ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept);
@@ -66,9 +59,10 @@ class ClientConnection final : public IdleHook,
   // The position in the loop's list of connections.
   using Place = std::list<std::shared_ptr<ClientConnection>>::iterator;
   Place place() const { return place_; }
-  void set_place(Place place) { place_ = place; }
 
-  // For the loop. After AnnounceGoAway and GoAway, HTTP/2 ends with its last call, and tunnels go on.
+  // For the loop. Begin comes first, and may end the connection.
+  void Begin(Place place);
+  // After AnnounceGoAway and GoAway, HTTP/2 ends with its last call, and tunnels go on.
   void AnnounceGoAway();
   void GoAway();
   void Close(const absl::Status& why);
@@ -81,13 +75,13 @@ class ClientConnection final : public IdleHook,
   const std::string& connect_target() const { return connect_target_; }  // named by CONNECT; empty: none
   // Reports an event of this client for the log of the proxy.
   void Report(ProxyEvent::Kind kind, std::string target, absl::string_view why, absl::string_view carries = "");
+  ClientMembership& membership() { return membership_; }
   // The workers and the class of the client, by the current options.
-  const std::shared_ptr<const ClientPolicies::Policy>& policy();
+  const std::shared_ptr<const ClientPolicies::Policy>& policy() { return membership_.policy(*socket_); }
   StreamSocket& socket() { return *socket_; }
   void Write(std::string bytes);
   // Counts the bytes that the client has not read. Returns since when it reads none of them.
   TimePoint WatchSocket();
-  void SetIdle(bool idle);  // idle connections end if others need their room
   void TellTunnelIsOpen();
   // Refuses CONNECT or SOCKS5. If the client of CONNECT may not call its target, the tunnel opens nevertheless, and
   // refuses what the client sends: gRPC clients do not show the reason of a refused CONNECT, but they show the status
@@ -117,6 +111,7 @@ class ClientConnection final : public IdleHook,
   void OnEnded() override;
   void OnDisconnected(absl::Status why) override;
 
+  bool Join();
   void WatchOpening();
   void OnHandshakeFailed(const absl::Status& why);
   void Open(absl::string_view bytes);
@@ -130,11 +125,10 @@ class ClientConnection final : public IdleHook,
   const ClientOrigin origin_;
   Place place_;
   Phase phase_ = Phase::kOpening;
-  bool connected_ = false;                          // no byte comes before
-  bool ended_ = false;                              // the client sends no more
-  bool resets_ = false;                             // kDraining: at its end
-  std::shared_ptr<const ClientPolicies> policies_;  // contains policy_
-  std::shared_ptr<const ClientPolicies::Policy> policy_;
+  bool connected_ = false;  // no byte comes before
+  bool ended_ = false;      // the client sends no more
+  bool resets_ = false;     // kDraining: at its end
+  ClientMembership membership_;
   ClientOpening opening_;  // reads the connection, and then its tunnel
   TimerQueue::Id opening_timer_;
   std::string connect_target_;

@@ -84,13 +84,14 @@ std::string QuotedString(absl::string_view text) {
 }  // namespace
 
 ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
+  const size_t new_at = bytes_.size();
   bytes_.append(bytes.data(), bytes.size());
   if (bytes_.empty()) return kind_;
   const size_t compared = std::min(bytes_.size(), kPreface.size());
   if (absl::string_view(bytes_).substr(0, compared) == kPreface.substr(0, compared)) {
     if (compared == kPreface.size()) kind_ = Kind::kHttp2;
   } else if (BeginsHttp1(bytes_)) {
-    ReadHttp1();
+    ReadHttp1(new_at);
   } else if (bytes_.front() == kSocks5 && !in_tunnel_) {
     ReadSocks();
   } else {
@@ -109,7 +110,13 @@ absl::string_view ClientOpening::ProtocolOf(absl::string_view bytes) {
   return BeginsHttp1(bytes) ? "HTTP/1.1" : "an unknown protocol";
 }
 
-void ClientOpening::ReadHttp1() {
+// Parses all bytes from the beginning. So that a head that comes byte by byte costs little, it waits until there are
+// twice as many, or the new ones contain the end of a head.
+void ClientOpening::ReadHttp1(size_t new_at) {
+  constexpr absl::string_view kEnd = "\r\n\r\n";
+  const bool has_end = bytes_.find(kEnd.data(), new_at - std::min(new_at, kEnd.size() - 1)) != std::string::npos;
+  if (!has_end && bytes_.size() < 2 * parsed_bytes_ && bytes_.size() <= kMaxHeadBytes) return;
+  parsed_bytes_ = bytes_.size();
   http::request_parser<http::empty_body> parser;
   parser.header_limit(kMaxHeadBytes);
   parser.skip(true);  // ignore the headers of a body: the tunnel follows the head of CONNECT

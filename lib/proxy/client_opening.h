@@ -42,6 +42,7 @@ class ClientOpening {
   // Names the protocol that begins with these bytes: "TLS", kPlaintextHttp2, "HTTP/1.1" or "an unknown protocol".
   static constexpr char kPlaintextHttp2[] = "plaintext HTTP/2";
   static absl::string_view ProtocolOf(absl::string_view bytes);
+  size_t bytes() const { return bytes_.size(); }  // that were received and not taken
   // The bytes that belong to the protocol that follows: for kHttp2 and kOther all bytes, for kConnect the bytes after
   // its head.
   std::string TakeRest();
@@ -49,7 +50,7 @@ class ClientOpening {
   std::string TakeAll();
 
  private:
-  void ReadHttp1();
+  void ReadHttp1(size_t new_at);
   void ReadSocks();
   void ReadSocksRequest();
   void Refuse(int status, absl::string_view why);
@@ -60,6 +61,7 @@ class ClientOpening {
   bool socks_ = false;
   std::string reply_;
   std::string bytes_;
+  size_t parsed_bytes_ = 0;    // bytes that were parsed while a head of HTTP/1.1 was incomplete
   size_t head_bytes_ = 0;      // size of the head of a CONNECT request, at the beginning of bytes_; of SOCKS5, likewise
   size_t greeting_bytes_ = 0;  // of SOCKS5, at the beginning of bytes_; 0: it has not come whole
   std::string target_;

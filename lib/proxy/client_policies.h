@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "lib/proxy/client_groups.h"
 #include "lib/proxy/target_policy.h"
 
 namespace sluice {
@@ -23,6 +24,7 @@ class ClientPolicies {
     std::vector<std::string> names;    // of certificates, as ListenerTls::client_names
     std::vector<std::string> workers;  // patterns: see TargetPolicy
     std::string traffic_class;         // these clients are in it; empty: a call names its class
+    ClientShare share = {};            // empty name: "clients[i]"
 
     friend bool operator==(const Group&, const Group&) = default;
   };
@@ -31,16 +33,18 @@ class ClientPolicies {
   struct Policy {
     TargetPolicy workers;
     std::string traffic_class;  // as Group::traffic_class
+    ClientShare share = {};
   };
 
   // `workers` applies to clients that are in no group; empty means "private". Returns InvalidArgument that names the
-  // field of sluice-proxy's config: for a wrong pattern or name, a group without clients or without workers, and a user
-  // or name that is in two groups. `with_header` are patterns of workers that expect a header of the PROXY protocol.
+  // field of sluice-proxy's config: for a wrong pattern or name, a group without clients or without workers, a user or
+  // name that is in two groups, and a wrong share. `with_header` are patterns of workers that expect a header of the
+  // PROXY protocol.
   static absl::StatusOr<ClientPolicies> Create(absl::Span<const std::string> workers, absl::Span<const Group> groups,
                                                absl::Span<const std::string> with_header = {});
 
   // As TargetPolicy::SetOwnAddresses, for all groups.
-  void SetOwnAddresses(absl::Span<const std::string> addresses);
+  void SetOwnAddresses(absl::Span<const std::string> addresses, absl::Span<const std::string> host);
 
   // Whether a worker expects a header of the PROXY protocol: any, or the one at this address of this target.
   bool AnyExpectsHeader() const { return with_header_.has_value(); }

@@ -41,7 +41,8 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Create(std::shared_ptr<Link>
                                                      .workers = AnyWorker(),
                                                      .tls = std::move(options.tls),
                                                      .client_users = {geteuid()},
-                                                     .socket_mode = 0600});
+                                                     .socket_mode = 0600,
+                                                     .on_access = std::move(options.on_access)});
   if (!server.ok()) return server.status();
   return std::unique_ptr<Endpoint>(new Endpoint(*std::move(server)));
 }

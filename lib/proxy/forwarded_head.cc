@@ -26,6 +26,40 @@ constexpr std::array<absl::string_view, 11> kHopFields = {
     ":authority",          ":method",          ":path", ":scheme", "connection", "grpc-timeout", "host", "keep-alive",
     "proxy-authorization", "proxy-connection", "te"};
 
+// By which proxies, meshes and load balancers tell workers who the client is.
+constexpr std::array<absl::string_view, 25> kIdentityFields = {"forwarded",
+                                                               "remote-user",
+                                                               "true-client-ip",
+                                                               "x-amzn-oidc-accesstoken",
+                                                               "x-amzn-oidc-data",
+                                                               "x-amzn-oidc-identity",
+                                                               "x-client-ip",
+                                                               "x-envoy-downstream-service-cluster",
+                                                               "x-envoy-downstream-service-node",
+                                                               "x-envoy-external-address",
+                                                               "x-envoy-internal",
+                                                               "x-envoy-peer-metadata",
+                                                               "x-envoy-peer-metadata-id",
+                                                               "x-forwarded-client-cert",
+                                                               "x-forwarded-email",
+                                                               "x-forwarded-for",
+                                                               "x-forwarded-groups",
+                                                               "x-forwarded-host",
+                                                               "x-forwarded-port",
+                                                               "x-forwarded-proto",
+                                                               "x-forwarded-user",
+                                                               "x-goog-authenticated-user-email",
+                                                               "x-goog-authenticated-user-id",
+                                                               "x-goog-iap-jwt-assertion",
+                                                               "x-real-ip"};
+constexpr std::array<absl::string_view, 3> kIdentityPrefixes = {"l5d-", "x-remote-", "x-ssl-client-"};
+
+bool IsIdentityField(absl::string_view name) {
+  return name == kClientField || std::binary_search(kIdentityFields.begin(), kIdentityFields.end(), name) ||
+         std::any_of(kIdentityPrefixes.begin(), kIdentityPrefixes.end(),
+                     [name](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
+}
+
 bool IsHopField(absl::string_view name) {
   return std::find(kHopFields.begin(), kHopFields.end(), name) != kHopFields.end();
 }
@@ -59,7 +93,8 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
   head.end_to_end.reserve(headers.size());
   absl::Status status;
   for (HeaderField& field : headers) {
-    if (!worker_header.empty() && field.name == worker_header) head.worker = field.value;
+    const bool names_worker = !worker_header.empty() && field.name == worker_header;
+    if (names_worker) head.worker = field.value;
     if (field.name == kBlockField) {
       head.block = std::move(field.value);
     } else if (field.name == kClassField) {
@@ -68,8 +103,14 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
       status.Update(ReadNumber(field, 1, kMaxWeight, head.calls));
     } else if (field.name == kResponseBytesField) {
       status.Update(ReadNumber(field, 0, kMaxResponseBytes, head.response_bytes.emplace()));
+    } else if (field.name == kMaxAttemptsField) {
+      int64_t attempts = 0;
+      status.Update(ReadNumber(field, 1, kMostAttempts, attempts));
+      head.max_attempts = static_cast<size_t>(attempts);
     } else if (field.name == "via") {
       absl::StrAppend(&head.via, head.via.empty() ? "" : ", ", field.value);
+    } else if (IsIdentityField(field.name) && !names_worker) {
+      continue;
     } else if (IsBinaryKey(field.name)) {
       status.Update(AddBinary(field, head.end_to_end));
     } else if (!IsHopField(field.name)) {
@@ -95,7 +136,7 @@ absl::Status AddVia(ForwardedHead& head, const std::string& proxy) {
 }
 
 HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout) {
-  constexpr size_t kMaxOfOneHop = 7;  // headers before end_to_end
+  constexpr size_t kMaxOfOneHop = 8;  // headers before end_to_end
   HeaderList fields;
   fields.reserve(kMaxOfOneHop + head.end_to_end.size());
   fields.push_back({":method", "POST"});
@@ -105,8 +146,15 @@ HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bo
   fields.push_back({"te", "trailers"});
   if (timeout != absl::InfiniteDuration()) fields.push_back({"grpc-timeout", FormatTimeout(timeout)});
   if (!head.via.empty()) fields.push_back({"via", head.via});
+  if (!head.client.empty()) fields.push_back({kClientField, head.client});
   fields.insert(fields.end(), head.end_to_end.begin(), head.end_to_end.end());
   return fields;
+}
+
+std::string HeaderValue(absl::string_view name, const HeaderList& headers) {
+  const auto found =
+      std::find_if(headers.begin(), headers.end(), [name](const HeaderField& field) { return field.name == name; });
+  return found == headers.end() ? std::string() : found->value;
 }
 
 }  // namespace sluice

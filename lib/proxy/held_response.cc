@@ -19,12 +19,12 @@ void HeldResponse::CountUnsent(int64_t bytes, TimePoint now) {
 
 void HeldResponse::CountAsked(int64_t bytes) {
   // After the call has ended, the proxy may have been destroyed.
-  if (bytes != asked_bytes_) held_.CountAsked(bytes - std::exchange(asked_bytes_, bytes));
+  if (bytes != asked_bytes_) held_.CountAsked(group_, bytes - std::exchange(asked_bytes_, bytes));
 }
 
 // When the held bytes reach the bound, each call still gets its share at a time: calls whose clients read continue.
 int64_t HeldResponse::RoomBytes() const {
-  return held_.full() ? held_.share_bytes() : max_bytes_;
+  return held_.full(group_) ? held_.share_bytes() : max_bytes_;
 }
 
 int64_t HeldResponse::WantedBytes(int64_t unsent_bytes) const {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "lib/proxy/held_bytes.h"
 
@@ -11,9 +13,10 @@ namespace sluice {
 // proxied call. Used on the link's thread only.
 class HeldResponse {
  public:
-  // `held` counts the responses of all clients; see HeldBytes for `release`. At most `max_bytes` are held of this one.
-  HeldResponse(HeldBytes& held, int64_t max_bytes, std::function<void()> release)
-      : held_(held), max_bytes_(max_bytes), holder_(std::move(release)) {}
+  // `held` counts the responses of all clients, and `group` is the group of this one; see HeldBytes for `release`. At
+  // most `max_bytes` are held of this one.
+  HeldResponse(HeldBytes& held, size_t group, int64_t max_bytes, std::function<void()> release)
+      : held_(held), group_(group), max_bytes_(max_bytes), holder_(std::move(release), group) {}
 
   // Bytes that the client has not read.
   void CountUnsent(int64_t bytes, TimePoint now);
@@ -31,6 +34,7 @@ class HeldResponse {
   int64_t RoomBytes() const;
 
   HeldBytes& held_;
+  const size_t group_;
   const int64_t max_bytes_;
   HeldBytes::Holder holder_;
   int64_t asked_bytes_ = 0;

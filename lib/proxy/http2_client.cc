@@ -1,13 +1,44 @@
 #include "lib/proxy/http2_client.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "lib/proxy/client_connection.h"
+#include "lib/proxy/forwarded_head.h"
+#include "lib/proxy/limit_status.h"
 #include "lib/proxy/proxy_loop.h"
 
 namespace sluice {
+namespace {
+
+constexpr size_t kMaxRefused = 100;  // streams of one connection that are refused with a reason, and still open
+
+// `headers`: of the request, empty if it was not read.
+void RecordRefusal(ProxyLoop& proxy, const ClientGroup& group, const HeaderList& headers, const absl::Status& why,
+                   const std::string& limit) {
+  proxy.OnCallEnded({.group = group.name(),
+                     .worker = "",
+                     .traffic_class = std::numeric_limits<size_t>::max(),
+                     .traceparent = HeaderValue("traceparent", headers),
+                     .sent_at = TimePoint::max(),
+                     .ready_at = TimePoint::max(),
+                     .granted = std::chrono::nanoseconds(0),
+                     .response_bytes = 0,
+                     .pattern = "",
+                     .path = HeaderValue(":path", headers),
+                     .code = why.code(),
+                     .limit = limit,
+                     .began = proxy.link().now(),
+                     .sent = false,
+                     .expired = false,
+                     .link_is_late = false,
+                     .method_exists = false,
+                     .refused = true});
+}
+
+}  // namespace
 
 std::unique_ptr<Http2Client> Http2Client::Make(ProxyLoop& proxy, ClientConnection& connection) {
   std::unique_ptr<Http2Client> client(new Http2Client(proxy, connection));
@@ -36,14 +67,39 @@ void Http2Client::OnBytes(absl::string_view bytes) {
 }
 
 StreamEvents* Http2Client::OnStream(int32_t stream) {
-  if (!proxy_.MayTakeCall()) {
-    connection_.Report(ProxyEvent::Kind::kRefused, connection_.connect_target(),
-                       absl::StrCat("limits.calls is ", proxy_.options().max_calls));
+  auto charge = std::make_unique<ClientCharge>();
+  if (absl::Status taken = proxy_.groups().Take(group(), ClientLimit::kCalls, *charge); !taken.ok()) {
+    return Refuse(stream, taken);
+  }
+  connection_.membership().SetIdle(false);
+  auto call = std::make_shared<ProxiedCall>(proxy_, *this, stream, std::move(charge));
+  return calls_.emplace(stream, std::move(call)).first->second.get();
+}
+
+void Http2Client::OnMalformedRequest(absl::string_view why) {
+  connection_.Report(ProxyEvent::Kind::kRefused, connection_.connect_target(),
+                     absl::StrCat("a call is reset with PROTOCOL_ERROR: ", why));
+}
+
+// A client that lets refusals pile up receives no reason: each one would take memory until it reads them.
+StreamEvents* Http2Client::Refuse(int32_t stream, const absl::Status& why) {
+  connection_.Report(ProxyEvent::Kind::kRefused, connection_.connect_target(), why.message());
+  if (backlog_ || refused_.size() >= kMaxRefused) {
+    RecordRefusal(proxy_, *group(), {}, absl::UnavailableError(""), LimitOf(why));  // the status of a reset in gRPC
     return nullptr;
   }
-  connection_.SetIdle(false);
-  auto call = std::make_shared<ProxiedCall>(proxy_, *this, stream);
-  return calls_.emplace(stream, std::move(call)).first->second.get();
+  const auto respond = [this, stream, why](const HeaderList& headers, const HeaderList& trailers) {
+    RecordRefusal(proxy_, *group(), headers, why, LimitOf(why));
+    session_->SendHeaders(stream, trailers, /*end_stream=*/true);
+    FlushLater();
+  };
+  // Later, since the call is on the stack.
+  const auto on_closed = [this, stream] {
+    proxy_.link().AtEndOfTurn(
+        [over = std::shared_ptr<RefusedRequest>(std::move(refused_.extract(stream).mapped()))] {});
+  };
+  auto call = std::make_unique<RefusedRequest>(why, proxy_.link().executor().Random(), respond, on_closed);
+  return refused_.emplace(stream, std::move(call)).first->second.get();
 }
 
 // --- The calls.
@@ -87,7 +143,7 @@ int64_t Http2Client::UnsentBytes(int32_t stream) const {
 
 void Http2Client::Forget(const ProxiedCall& call) {
   calls_.erase(call.stream());
-  if (calls_.empty() && !over_) connection_.SetIdle(true);
+  if (calls_.empty() && !over_) connection_.membership().SetIdle(true);
   EndIfDone();
 }
 
@@ -179,8 +235,9 @@ void Http2Client::LookAround(TimePoint now) {
   Flush();
   const TimePoint unsent_since = connection_.WatchSocket();
   const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
-  const absl::Status stuck = absl::ResourceExhaustedError(absl::StrCat(
-      "the client has read nothing of the response for ", absl::FormatDuration(absl::FromChrono(timeout))));
+  const absl::Status stuck =
+      AtLimit("limits.client_stall_timeout", absl::StrCat("the client has read nothing of the response for ",
+                                                          absl::FormatDuration(absl::FromChrono(timeout))));
   if (unsent_since <= now - timeout) return connection_.EndStuck(stuck);
   const std::chrono::nanoseconds head_timeout = proxy_.options().opening_timeout;
   const auto calls = calls_;

@@ -11,12 +11,13 @@
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
 #include "lib/link/connection.h"
+#include "lib/proxy/client_connection.h"
 #include "lib/proxy/client_protocol.h"
 #include "lib/proxy/proxied_call.h"
+#include "lib/proxy/refused_request.h"
 
 namespace sluice {
 
-class ClientConnection;
 class ProxyLoop;
 
 // A client that speaks HTTP/2: its session and its calls. There is one for each such connection. The proxy does not
@@ -29,6 +30,7 @@ class Http2Client final : public ClientProtocol, public Flushable, private Sessi
 
   // For the calls.
   ClientConnection& connection() { return connection_; }
+  const std::shared_ptr<ClientGroup>& group() const { return connection_.membership().group(); }
   uint64_t id() const { return id_; }  // for the workers; see ScheduledStream::Options
   void SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream);
   // If `more` is true, the bytes may wait for bytes that follow soon. The next write of the connection includes them.
@@ -59,6 +61,9 @@ class Http2Client final : public ClientProtocol, public Flushable, private Sessi
   Http2Client(ProxyLoop& proxy, ClientConnection& connection);
   // SessionEvents.
   StreamEvents* OnStream(int32_t stream) override;
+  void OnPartialHead(size_t bytes) override { connection_.membership().CountOpening(bytes); }
+  void OnMalformedRequest(absl::string_view why) override;
+  StreamEvents* Refuse(int32_t stream, const absl::Status& why);
 
   int64_t UnsentBytes(int32_t stream) const;
   void FlushLater();
@@ -74,9 +79,10 @@ class Http2Client final : public ClientProtocol, public Flushable, private Sessi
   bool backlog_ = false;                                   // the socket is congested; write nothing until OnDrained
   bool read_is_due_ = false;                               // a backlog has left, and the client has not been read since
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
-  std::vector<int32_t> ending_;                            // see EndSoon
-  std::set<int32_t> fed_;                                  // streams with bytes that have not left
-  std::unique_ptr<Http2Session> session_;                  // last: the calls outlive their streams
+  std::map<int32_t, std::unique_ptr<RefusedRequest>> refused_;  // the same
+  std::vector<int32_t> ending_;                                 // see EndSoon
+  std::set<int32_t> fed_;                                       // streams with bytes that have not left
+  std::unique_ptr<Http2Session> session_;                       // last: the calls outlive their streams
 };
 
 }  // namespace sluice

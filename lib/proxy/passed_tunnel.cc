@@ -37,19 +37,22 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
       connection_(connection),
       kind_(kind),
       last_bytes_(proxy.link().now()),
+      held_([this] { AbortStuck(); }, connection.membership().group()->index()),
       tunnel_(std::move(beginning.dialled)) {
   Tunnel::Owner owner{.on_open = [this] { OnTunnelOpen(); },
                       .on_bytes = [this](absl::string_view received) { OnTunnelBytes(received); },
                       .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
                       .on_ended = [this] { OnTunnelEnded(); },
                       .on_over = [this](const absl::Status& why, bool opened) { OnTunnelOver(why, opened); }};
-  if (kind_ == Kind::kScheduled) Schedule();
+  if (kind_ == Kind::kScheduled) Schedule(beginning.pattern);
   if (tunnel_ == nullptr) {
     tunnel_ = std::make_unique<Tunnel>(proxy_.link(), ReceiveBufferBytes(proxy_, kind_), std::move(owner));
-    tunnel_->LookUp(connection_.connect_target(), [this](const WorkerAddress& address) {
+    const bool needs_port = !connection_.membership().is_local();
+    tunnel_->LookUp(connection_.connect_target(), [this, needs_port](const WorkerAddress& address) {
       const TargetPolicy& policy = connection_.policy()->workers;
-      return kind_ == Kind::kOther ? policy.CheckPassed(address.text)
-                                   : policy.CheckAddress(connection_.connect_target(), address.text).status();
+      return kind_ == Kind::kOther
+                 ? policy.CheckPassed(address.text)
+                 : policy.CheckAddress(connection_.connect_target(), address.text, needs_port).status();
     });
   } else {
     tunnel_->SetOwner(std::move(owner));
@@ -60,29 +63,40 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
   }
   if (!beginning.header.empty()) tunnel_->Write(std::move(beginning.header));
   if (!beginning.bytes.empty()) Forward(std::move(beginning.bytes));
+  CountHeld();
   if (tunnel_->ended()) OnTunnelEnded();
 }
 
 PassedTunnel::~PassedTunnel() = default;
 
-void PassedTunnel::Schedule() {
+void PassedTunnel::Schedule(const std::string& pattern) {
   const auto on_turn = [this] {
     Pass({});
     SetReading();
+    CountHeld();
   };
   const std::string& own = connection_.policy()->traffic_class;
   const auto traffic_class = TrafficClassIndex(proxy_.link().schedule().options().classes,
                                                own.empty() ? proxy_.options().worker_tunnel_class : own);
   turns_ = std::make_unique<ScheduledTunnel>(
-      proxy_.link(), *traffic_class,
+      proxy_.link(), proxy_.link().metrics().Tunnels(pattern), *traffic_class,
       ScheduledTunnel::Owner{.on_turn = on_turn,
                              .tcp = [this] { return tunnel_->Tcp(); },
                              .set_window = [this](int bytes) { tunnel_->SetReceiveWindow(bytes); }});
 }
 
+// Both directions count within the turn, so that the bounds hold while bytes come.
+void PassedTunnel::CountHeld() {
+  if (phase_ == Phase::kOver) return;
+  const size_t bytes = waiting_.size() + tunnel_->unsent_bytes();
+  proxy_.held_requests().Count(held_, static_cast<int64_t>(bytes), proxy_.link().now());
+  if (phase_ == Phase::kOpen) connection_.WatchSocket();
+}
+
 // Count it here: the proxy may be destroyed in the turn that ends the connection, before this object is.
 void PassedTunnel::OnEnd() {
   phase_ = Phase::kOver;
+  proxy_.held_requests().Count(held_, 0, proxy_.link().now());
   if (turns_ != nullptr) turns_->Stop();
   if (std::exchange(counted_, false)) proxy_.metrics().CountTunnel(kind_, -1);
 }
@@ -97,7 +111,9 @@ void PassedTunnel::OnTunnelOpen() {
 }
 
 void PassedTunnel::OnBytes(absl::string_view bytes) {
-  if (phase_ == Phase::kOpen) Forward(std::string(bytes));
+  if (phase_ != Phase::kOpen) return;
+  Forward(std::string(bytes));
+  CountHeld();
 }
 
 // The first bytes show the protocol.
@@ -130,6 +146,7 @@ void PassedTunnel::SetReading() {
 
 void PassedTunnel::OnDrained() {
   if (phase_ != Phase::kOpen) return;
+  CountHeld();
   if (std::exchange(client_stuck_, false)) {
     if (turns_ != nullptr) turns_->OnClientStuck(false);
     SetReading();
@@ -148,9 +165,11 @@ void PassedTunnel::OnTunnelBytes(absl::string_view bytes) {
     turns_->OnClientStuck(true);
   }
   SetReading();
+  CountHeld();
 }
 
 void PassedTunnel::OnTunnelBacklog(bool backlog) {
+  CountHeld();
   if (phase_ == Phase::kLeaving) return EndIfLeft();
   connection_.socket().SetReading(!backlog);
   if (!backlog) EndIfOver();
@@ -226,6 +245,7 @@ void PassedTunnel::Abort() {
 // they exist. After the client has gone, a worker that reads nothing would hold the tunnel forever. An end that has
 // sent all may be gone, too, and nothing shows it while nothing is sent to it.
 void PassedTunnel::LookAround(TimePoint now) {
+  CountHeld();
   const ProxyOptions& options = proxy_.options();
   const bool open = phase_ == Phase::kOpen;
   const TimePoint worker_since = tunnel_->UnsentSince(now);

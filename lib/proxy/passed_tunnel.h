@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/proxy/client_protocol.h"
+#include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxy_metrics.h"
 
 namespace sluice {
@@ -30,6 +31,7 @@ class PassedTunnel final : public ClientProtocol {
     std::string spoken;               // bytes that came from it
     std::string header;               // bytes for it that are no request
     std::string bytes;                // the client's
+    std::string pattern;              // of the workers that permits its target; empty for other hosts
   };
   // The connection must outlive it.
   PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, Beginning beginning);
@@ -59,7 +61,7 @@ class PassedTunnel final : public ClientProtocol {
     kOver,
   };
 
-  void Schedule();
+  void Schedule(const std::string& pattern);
   void Forward(std::string bytes);
   void Pass(std::string bytes);
   void SetReading();
@@ -73,6 +75,7 @@ class PassedTunnel final : public ClientProtocol {
   void Abort();
   void AbortStuck();
   void EndIfLeft();
+  void CountHeld();
 
   ProxyLoop& proxy_;
   ClientConnection& connection_;
@@ -84,6 +87,7 @@ class PassedTunnel final : public ClientProtocol {
   bool client_ended_ = false;               // it sends no more, and may still receive
   TimePoint last_bytes_;                    // when bytes have last passed
   std::string waiting_;                     // requests that wait for a turn
+  HeldBytes::Holder held_;                  // these, and the bytes that the worker has not read
   std::unique_ptr<ScheduledTunnel> turns_;  // null: the tunnel is not scheduled
   std::unique_ptr<Tunnel> tunnel_;
 };

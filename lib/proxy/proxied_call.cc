@@ -12,7 +12,9 @@
 #include "lib/net/worker_address.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/http2_client.h"
+#include "lib/proxy/limit_status.h"
 #include "lib/proxy/proxy_loop.h"
+#include "lib/proxy/refused_request.h"
 #include "lib/tcp/tcp_report.h"
 
 namespace sluice {
@@ -46,9 +48,31 @@ absl::Status CheckRoom(ProxyLoop& proxy, const Target& target, const Worker& wor
   const int64_t bound = Worker::CallBound(static_cast<int64_t>(proxy.options().max_calls), all_calls);
   if (calls < bound) return absl::OkStatus();
   proxy.link().metrics().CountQueueRefusals(QueueRefusal::kWorker, 1);
-  return absl::ResourceExhaustedError(
+  return AtLimit(
+      "limits.calls",
       absl::StrCat(worker.target(), ": ", calls, " calls of this worker have not ended; the bound is ", bound,
                    ", the free places of the proxy, and limits.calls is ", proxy.options().max_calls));
+}
+
+// A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection. It
+// must be a name that this client may call: a gateway that serves many names trusts the certificate of this proxy.
+std::string AuthorityInTunnel(const TargetPolicy& policy, const std::string& target, const std::string& authority) {
+  const auto may_call = [&policy](const std::string& name) { return policy.CheckTarget(name).ok(); };
+  const std::string port = target.substr(std::min(target.rfind(':'), target.size()));
+  if (!authority.empty() && (may_call(authority) || may_call(authority + port))) return authority;
+  return AuthorityOf(target);
+}
+
+constexpr char kPushbackField[] = "grpc-retry-pushback-ms";
+constexpr char kAttemptsField[] = "grpc-previous-rpc-attempts";
+
+// A worker may say when the client may send the call again (gRFC A6). The client then decides.
+bool HasPushback(const HeaderList& trailers) {
+  return std::any_of(trailers.begin(), trailers.end(), [](const auto& field) { return field.name == kPushbackField; });
+}
+
+size_t MaxAttempts(const ForwardedHead& head, const ProxyOptions& options) {
+  return head.max_attempts.value_or(options.max_attempts);
 }
 
 // Clients reset a stream at its deadline. Their time begins when they send the request, and ours when it comes, so
@@ -58,21 +82,42 @@ bool IsResetAtDeadline(const StreamEnd& end, TimePoint began, TimePoint deadline
   return end.kind == StreamEnd::Kind::kReset && now >= deadline - early;
 }
 
-}  // namespace
-
-absl::Status StuckClients(int64_t max_held_bytes) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the client does not read, and more than ", max_held_bytes, " bytes are held for all clients"));
+// If the link is late, and not the worker, the client receives what it waited for.
+absl::Status LateReason(const absl::Status& why, TimePoint now, TimePoint deadline, const AttemptTime& time) {
+  const bool link_is_late = absl::IsDeadlineExceeded(why) && now >= deadline && time.LinkIsLate(now);
+  return link_is_late ? time.WhyLinkIsLate(now, "the client to read") : why;
 }
 
-ProxiedCall::ProxiedCall(ProxyLoop& proxy, Http2Client& client, int32_t stream)
+}  // namespace
+
+absl::Status Unreached(const std::string& target) {
+  return absl::UnavailableError(absl::StrCat(target, " cannot be reached; the log of the proxy has the reason"));
+}
+
+absl::Status StuckClients(int64_t max_held_bytes) {
+  return AtLimit("limits.held", absl::StrCat("the client does not read, and more than ", max_held_bytes,
+                                             " bytes are held for all clients"));
+}
+
+ProxiedCall::ProxiedCall(ProxyLoop& proxy, Http2Client& client, int32_t stream, std::unique_ptr<ClientCharge> charge)
     : proxy_(proxy),
       client_(&client),
       stream_(stream),
-      living_(proxy.OnCallBegan()),
+      charge_(std::move(charge)),
       began_(proxy.link().now()),
-      held_response_(proxy.held_answers(), proxy.options().max_held_bytes_per_call,
-                     [this] { FailStuck(StuckClients(proxy_.held_answers().max_bytes())); }) {}
+      held_request_([this] { ReleaseRequest(); }, client.group()->index()),
+      held_response_(proxy.held_answers(), client.group()->index(), proxy.options().max_held_bytes_per_call,
+                     [this] { FailStuck(StuckClients(proxy_.held_answers().max_bytes())); }) {
+  proxy.OnCallBegan();
+  charge_->SetGiveWay([this](const absl::Status& why) {
+    // Later: the client that needs the place may be on the stack.
+    proxy_.link().AtEndOfTurn([weak = weak_from_this(), why] {
+      const std::shared_ptr<ProxiedCall> alive = weak.lock();
+      if (alive == nullptr) return;
+      alive->logic_.wants_response() ? alive->Fail(why) : alive->FailStuck(why);
+    });
+  });
+}
 
 // Reports an event, and applies what the logic decides. That may end the client's stream, and with it the connection's
 // reference to the call. An action may cause an event. Its actions follow those that wait.
@@ -122,6 +167,7 @@ void ProxiedCall::Apply(const ProxyCallLogic::Action& action) {
 
 void ProxiedCall::ApplyToClient(const ProxyCallLogic::Action& action) {
   using Kind = ProxyCallLogic::Action::Kind;
+  if (limit_.empty()) limit_ = LimitOf(action.status);
   if (action.kind == Kind::kStopRequest) return client_->EndSoon(*this);
   if (action.kind == Kind::kResetClient) {
     client_->Reset(*this, action.error);
@@ -129,7 +175,9 @@ void ProxiedCall::ApplyToClient(const ProxyCallLogic::Action& action) {
     client_->SendHeaders(*this, ToRefusal(action.status), /*end_stream=*/true);
   } else {
     const absl::Status& status = action.status;
-    client_->SendHeaders(*this, action.begun ? ToTrailers(status, "", {}) : ToTrailersOnly(status, "", {}), true);
+    HeaderList trailers = action.begun ? ToTrailers(status, "", {}) : ToTrailersOnly(status, "", {});
+    if (queue_is_full_ || expired_) trailers.push_back(RetryPushback(proxy_.link().executor().Random()));
+    client_->SendHeaders(*this, trailers, true);
   }
   if (client_ != nullptr) CountResponse();
 }
@@ -144,6 +192,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
     if (parsed.ok()) parsed = ReadClass(head->traffic_class);
     if (parsed.ok()) {
       head_ = *std::move(head);
+      traceparent_ = HeaderValue("traceparent", head_.end_to_end);
       if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
     } else {
       client_->connection().Report(ProxyEvent::Kind::kRefused, "", parsed.message());
@@ -173,10 +222,12 @@ void ProxiedCall::Route() {
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(added, actions); });
   }
   CountRequest();
-  // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection.
-  authority_ = !connection.connect_target().empty() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
+  authority_ = connection.connect_target().empty()
+                   ? AuthorityOf(name)
+                   : AuthorityInTunnel(connection.policy()->workers, name, head_.authority);
+  head_.client = connection.membership().identity();
   absl::StatusOr<std::shared_ptr<Target>> target =
-      proxy_.targets().Find({connection.policy(), &connection.policy()->workers}, name, proxy_.options().max_targets);
+      proxy_.targets().Find({connection.policy(), &connection.policy()->workers}, name, client_->group());
   if (!target.ok()) {
     connection.Report(ProxyEvent::Kind::kRefused, name, target.status().message());
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(target.status(), actions); });
@@ -194,10 +245,15 @@ void ProxiedCall::Start() {
   const absl::StatusOr<std::shared_ptr<Worker>> worker = route_.Next();
   const absl::Status may_call = worker.ok() ? CheckRoom(proxy_, *route_.target(), **worker) : worker.status();
   if (!may_call.ok()) {
-    client_->connection().Report(ProxyEvent::Kind::kRefused, route_.target()->name(), may_call.message());
-    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(may_call, actions); });
+    ClientConnection& connection = client_->connection();
+    connection.Report(ProxyEvent::Kind::kRefused, route_.target()->name(), may_call.message());
+    const bool hides = absl::IsUnavailable(may_call) && !connection.membership().is_local();
+    const absl::Status told = hides ? Unreached(route_.target()->name()) : may_call;
+    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(told, actions); });
   }
   tls_ = (*worker)->tls() != nullptr;
+  worker_address_ = (*worker)->target();
+  may_idle_ = proxy_.methods().MayIdle(head_.path);
   std::optional<int64_t> response_bytes = head_.response_bytes;
   if (!response_bytes.has_value()) response_bytes = proxy_.methods().ResponseBytes(head_.path);
   const ScheduledStream::Options options{
@@ -205,7 +261,7 @@ void ProxiedCall::Start() {
       .response_bytes =
           response_bytes.value_or(MethodHistory::FirstResponseBytes(proxy_.link().schedule().options().profile)),
       .many_messages = true,
-      .may_idle = proxy_.methods().MayIdle(head_.path),
+      .may_idle = may_idle_,
       .deadline = deadline_,
       .client = client_->id()};
   // Submit may already call the stream's event handlers.
@@ -217,19 +273,27 @@ void ProxiedCall::Start() {
   const absl::Status submitted = proxy_.Submit(make, head_, traffic_class_, deadline_);
   if (submitted.ok()) return;
   worker_ = nullptr;
+  queue_is_full_ = absl::IsResourceExhausted(submitted);
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(submitted, actions); });
 }
 
 std::optional<StreamUser::Opening> ProxiedCall::BeginRequest(TimePoint now, int64_t /*granted_bytes*/) {
   absl::Duration timeout = absl::InfiniteDuration();
   if (deadline_ != TimePoint::max()) timeout = absl::FromChrono(deadline_ - now);
-  return Opening{.head = ToHeaders(head_, authority_, tls_, timeout),
-                 .data = request_,
-                 .end_stream = logic_.request() == ProxyCallLogic::Request::kWhole};
+  Opening opening{.head = ToHeaders(head_, authority_, tls_, timeout),
+                  .data = request_,
+                  .end_stream = logic_.request() == ProxyCallLogic::Request::kWhole};
+  if (route_.retries() > 0) opening.head.push_back({kAttemptsField, absl::StrCat(route_.retries())});
+  return opening;
 }
 
 void ProxiedCall::OnRequestSent() {
-  if (!time_.sent()) time_.OnSent(proxy_.link().now());
+  const TimePoint now = proxy_.link().now();
+  if (!time_.sent()) {
+    sent_ = now;
+    time_.OnSent(now);
+  }
+  route_.OnSent(now);
   OnRequestWritable();
 }
 
@@ -293,8 +357,8 @@ void ProxiedCall::ReleaseRequest() {
     CountRequest();
     if (held_request_.bytes() <= proxy_.held_requests().share_bytes()) return;
   }
-  Fail(absl::ResourceExhaustedError(absl::StrCat("the worker has not taken its request, and the proxy holds more than ",
-                                                 proxy_.held_requests().max_bytes(), " bytes of such requests")));
+  Fail(AtLimit("limits.held", absl::StrCat("the worker has not taken its request, and the proxy holds more than ",
+                                           proxy_.held_requests().max_bytes(), " bytes of such requests")));
 }
 
 // --- The response.
@@ -304,6 +368,12 @@ bool ProxiedCall::OnResponseHeaders(HeaderList headers, bool end_stream) {
     if (end_stream && worker_ != nullptr && field.name == kTcpReportKey) worker_->worker().OnTcpReport(field.value);
   }
   if (!logic_.wants_response()) return false;
+  // A stream whose request is not complete would not end.
+  retries_ = end_stream && logic_.request() == ProxyCallLogic::Request::kWhole && logic_.may_start_again() &&
+             StatusIn(headers) == absl::StatusCode::kUnavailable && !HasPushback(headers) &&
+             route_.FindRetry(MaxAttempts(head_, proxy_.options()), proxy_.options().retry_throttle);
+  if (retries_) return true;
+  if (ready_ == TimePoint::max()) ready_ = proxy_.link().now();
   client_->SendHeaders(*this, headers, end_stream);
   CountResponse();
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnResponseHeaders(end_stream, StatusIn(headers), actions); });
@@ -349,12 +419,36 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   if (end == nullptr && absl::IsUnavailable(why)) {
     const bool other = logic_.may_start_again() && route_.FindOther();
     if (other) head_.block.clear();  // the block of its fan-out has counted this call already
-    Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnUnreached(why, other, actions); });
+    const bool hides = !other && client_ != nullptr && !client_->connection().membership().is_local();
+    if (hides) client_->connection().Report(ProxyEvent::Kind::kRefused, route_.target()->name(), why.message());
+    const absl::Status told = hides ? Unreached(route_.target()->name()) : why;
+    Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnUnreached(told, other, actions); });
     return false;
   }
-  const absl::Status reason = logic_.wants_response() ? LateReason(why) : why;
+  const bool lost =
+      end != nullptr && why.ok() && (end->kind == StreamEnd::Kind::kLost || end->kind == StreamEnd::Kind::kUnhandled);
+  const bool failed = std::exchange(retries_, false) && logic_.wants_response();
+  if (failed || (lost && logic_.may_start_again() &&
+                 route_.FindRetry(MaxAttempts(head_, proxy_.options()), proxy_.options().retry_throttle))) {
+    route_.OnEnded({.code = absl::StatusCode::kUnavailable}, proxy_.options().retry_throttle);
+    proxy_.link().metrics().CountCallRetry();
+    head_.block.clear();  // the block of its fan-out has counted this call already
+    Drive([&](ProxyCallLogic& logic, auto& actions) {
+      logic.OnUnreached(absl::UnavailableError("the worker has failed"), /*other=*/true, actions);
+    });
+    return false;
+  }
+  absl::Status reason = why;
+  if (logic_.wants_response()) reason = LateReason(why, proxy_.link().now(), deadline_, time_);
   bool ok = false;
   Drive([&](ProxyCallLogic& logic, auto& actions) { ok = logic.OnStreamOver(end, reason, actions); });
+  // If the client is gone, the proxy may be gone, too.
+  const absl::StatusCode code = logic_.code().value_or(absl::StatusCode::kUnknown);
+  route_.OnEnded({.code = code,
+                  .has_status = logic_.method_exists(),
+                  .may_idle = may_idle_,
+                  .link_is_late = expired_ || (link_is_late_ && code == absl::StatusCode::kDeadlineExceeded)},
+                 client_ != nullptr ? proxy_.options().retry_throttle : RetryThrottle::Options());
   if (ok && client_ != nullptr) {
     proxy_.methods().ObserveResponse(head_.path, response_bytes_,
                                      worker != nullptr && worker->response().messages() == 1);
@@ -364,16 +458,15 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
 
 // --- The end.
 
-// If the link is late, and not the worker, the client receives what it waited for.
-absl::Status ProxiedCall::LateReason(const absl::Status& why) const {
-  const TimePoint now = proxy_.link().now();
-  const bool link_is_late = absl::IsDeadlineExceeded(why) && now >= deadline_ && time_.LinkIsLate(now);
-  return link_is_late ? time_.WhyLinkIsLate(now, "the client to read") : why;
+std::string ProxiedCall::LimitName() const {
+  if (queue_is_full_) return "schedule.queue_limit";
+  return expired_ ? "schedule.queue_timeout" : limit_;
 }
 
 void ProxiedCall::Fail(const absl::Status& why) {
   if (!logic_.wants_response()) return;
-  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.Fail(LateReason(why), actions); });
+  const absl::Status reason = LateReason(why, proxy_.link().now(), deadline_, time_);
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.Fail(reason, actions); });
 }
 
 void ProxiedCall::FailStuck(const absl::Status& why) {
@@ -393,17 +486,30 @@ void ProxiedCall::LookAround(TimePoint now, TimePoint stuck_since, const absl::S
 void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   held_response_.CountUnsent(0, proxy_.link().now());
+  const std::shared_ptr<ClientGroup> group = client_->group();
   client_->Forget(*this);
   client_ = nullptr;
+  charge_->Keep();
   if (route_.target() != nullptr) route_.target()->Leave(*this);
+  const TimePoint now = proxy_.link().now();
   const absl::Status why =
-      IsResetAtDeadline(end, began_, deadline_, proxy_.link().now())
-          ? LateReason(absl::DeadlineExceededError("the deadline passed, and the client has given the call up"))
+      IsResetAtDeadline(end, began_, deadline_, now)
+          ? LateReason(absl::DeadlineExceededError("the deadline passed, and the client has given the call up"), now,
+                       deadline_, time_)
           : absl::CancelledError("the client has given the call up");
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnClosed(end, why, actions); });
-  proxy_.OnCallEnded({.pattern = route_.pattern(),
+  proxy_.OnCallEnded({.group = group->name(),
+                      .worker = worker_address_,
+                      .traffic_class = traffic_class_,
+                      .traceparent = traceparent_,
+                      .sent_at = sent_,
+                      .ready_at = ready_,
+                      .granted = time_.sent() ? time_.OfLink(now) : std::chrono::nanoseconds(0),
+                      .response_bytes = response_bytes_,
+                      .pattern = route_.pattern(),
                       .path = head_.path,
                       .code = *logic_.code(),
+                      .limit = LimitName(),
                       .began = began_,
                       .sent = time_.sent(),
                       .expired = expired_,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "lib/http2/session.h"
 #include "lib/link/scheduled_stream.h"
 #include "lib/proxy/call_route.h"
+#include "lib/proxy/client_groups.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/held_response.h"
@@ -26,6 +28,9 @@ class ProxyLoop;
 // The status of calls that end because their clients do not read, while more than `max_held_bytes` of responses are
 // held.
 absl::Status StuckClients(int64_t max_held_bytes);
+// The text that clients of other hosts receive about a target that cannot be reached. The reasons would make the proxy
+// a scanner of ports, so only the log has them.
+absl::Status Unreached(const std::string& target);
 
 // One call of a client, from its first header until it has ended on both sides: ProxyCallLogic decides, and this class
 // carries out. The proxy forwards the request as it arrives. The schedule of the link determines when the response
@@ -38,7 +43,8 @@ class ProxiedCall final : public StreamEvents,
  public:
   // `client` calls OnClosed before it is destroyed. After OnClosed the call ignores everything that the worker sends,
   // and the loop may have been destroyed.
-  ProxiedCall(ProxyLoop& proxy, Http2Client& client, int32_t stream);
+  // `charge`: its place in limits.calls.
+  ProxiedCall(ProxyLoop& proxy, Http2Client& client, int32_t stream, std::unique_ptr<ClientCharge> charge);
 
   // StreamEvents: the client's side.
   void OnHeaders(HeaderList headers, bool end_stream) override;
@@ -51,6 +57,7 @@ class ProxiedCall final : public StreamEvents,
   // StreamUser: the worker's side.
   std::optional<Opening> BeginRequest(TimePoint now, int64_t granted_bytes) override;
   void OnRequestSent() override;
+  void OnResponseReady(std::chrono::nanoseconds ready_after) override { route_.OnReady(ready_after); }
   void OnRequestWritable() override;
   void OnResponseHeld(HeldFor held_for) override;
   bool OnResponseHeaders(HeaderList headers, bool end_stream) override;
@@ -88,12 +95,13 @@ class ProxiedCall final : public StreamEvents,
   void ReleaseRequest();
   void CountResponse();
   ScheduledStream* LeaveWorker();
-  absl::Status LateReason(const absl::Status& why) const;
+  std::string LimitName() const;
 
   ProxyLoop& proxy_;
   Http2Client* client_;  // null: its stream is closed
   const int32_t stream_;
-  const std::shared_ptr<const void> living_;  // see ProxyLoop::OnCallBegan
+  // It counts until the call is destroyed: its stream to the worker may be waiting to send its reset.
+  const std::unique_ptr<ClientCharge> charge_;
   const TimePoint began_;
   ProxyCallLogic logic_;
   ProxyCallLogic::Actions actions_;  // that have not been applied
@@ -104,17 +112,25 @@ class ProxiedCall final : public StreamEvents,
   TimePoint deadline_ = TimePoint::max();
   CallRoute route_;
   std::string authority_;
+  std::string worker_address_;  // that was chosen last
+  std::string traceparent_;     // of the client
   bool tls_ = false;
+  bool retries_ = false;   // the worker has failed, and the call is sent to another one once the stream is over
+  bool may_idle_ = false;  // such calls may stay open without a message
   ScheduledStream* worker_ = nullptr;  // null: not started, or over
 
   std::string request_;         // DATA that is kept, to be sent when a stream to a worker opens
   std::string sending_;         // DATA of this event
   size_t ungranted_bytes_ = 0;  // sent by the client, and not granted to it again
-  HeldBytes::Holder held_request_{[this] { ReleaseRequest(); }};
+  HeldBytes::Holder held_request_;
 
-  AttemptTime time_;           // at its worker
-  bool expired_ = false;       // its stream waited for the link for too long
-  bool link_is_late_ = false;  // if the status is DEADLINE_EXCEEDED
+  AttemptTime time_;                    // at its worker
+  TimePoint sent_ = TimePoint::max();   // when the request has left; max: it has not
+  TimePoint ready_ = TimePoint::max();  // when the response has begun
+  bool queue_is_full_ = false;          // and had no place for it
+  bool expired_ = false;                // its stream waited for the link for too long
+  bool link_is_late_ = false;           // if the status is DEADLINE_EXCEEDED
+  std::string limit_;                   // at which the proxy has refused or ended it; empty: none
   int64_t response_bytes_ = 0;
   HeldResponse held_response_;
 };

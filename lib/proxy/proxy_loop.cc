@@ -1,5 +1,6 @@
 #include "lib/proxy/proxy_loop.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -21,6 +22,10 @@ static_assert(kStuckAfter > kLookEvery);
 // A look takes about a microsecond. Ten thousand at once would hold up the bytes of all others for 10 ms.
 constexpr size_t kLookAtOnce = 256;
 constexpr size_t kMaxOpenBlocks = 4096;
+// Clients that are not known, at each listener.
+constexpr size_t kConnectionsPerOpening = 16;
+constexpr size_t kMinOpenings = 16;
+constexpr size_t kMaxOpenings = 1024;
 // Resets that a client may send: hedged fan-outs of an application send many over one connection.
 constexpr uint32_t kResetsPerSecond = 1000;
 constexpr uint32_t kResetBurst = 10000;
@@ -40,6 +45,30 @@ CallOutcome OutcomeOf(const ProxyLoop::EndedCall& call) {
   }
 }
 
+AccessRecord RecordOf(const ProxyLoop::EndedCall& call, LinkLoop& link) {
+  const TimePoint now = link.now();
+  const auto& classes = link.schedule().options().classes;
+  AccessRecord record{.group = call.group,
+                      .method = call.path,
+                      .worker = call.worker,
+                      .pattern = call.pattern,
+                      .took = absl::FromChrono(now - call.began),
+                      .response_bytes = call.response_bytes,
+                      .outcome = call.code,
+                      .limit = call.limit,
+                      .traceparent = call.traceparent};
+  if (call.traffic_class < classes.size()) record.traffic_class = classes[call.traffic_class].name;
+  if (call.sent_at != TimePoint::max()) {
+    record.waited = absl::FromChrono(call.sent_at - call.began);
+    record.granted = absl::FromChrono(call.granted);
+  }
+  if (call.ready_at != TimePoint::max()) {
+    record.ready = absl::FromChrono(call.ready_at - call.sent_at);
+    record.received = absl::FromChrono(now - call.ready_at);
+  }
+  return record;
+}
+
 // The name is random, so that each process has its own. The executor draws it, so that simulations are reproducible to
 // the byte.
 std::string NewPseudonym(Executor& executor) {
@@ -56,8 +85,11 @@ ProxyLoop::ProxyLoop(LinkLoop& link, ClientPolicies policies, std::shared_ptr<Tl
       options_(std::move(options)),
       metrics_(metrics),
       pseudonym_(NewPseudonym(link.executor())),
-      targets_(link, std::move(tls)) {
-  SetHeldBounds();
+      groups_(metrics),
+      targets_(link, std::move(tls), groups_) {
+  groups_.AddHeld("held_responses", held_answers_);
+  groups_.AddHeld("held_requests", held_requests_);
+  SetBounds();
   LookAround();
 }
 
@@ -69,23 +101,14 @@ ProxyLoop::~ProxyLoop() {
 }
 
 void ProxyLoop::Accept(const ClientOrigin& origin, const AcceptedSocket& accept) {
-  // Idle connections must not keep other clients out. If the bound was lowered, several end.
-  while (!closing_ && connections_.size() >= options_.max_connections && !idle_.empty()) {
-    metrics_.CountIdleEnd();
-    idle_.front().Close(absl::UnavailableError("the connection was idle, and others need its room"));
-  }
-  if (closing_ || connections_.size() >= options_.max_connections) {
+  if (closing_) {
     metrics_.CountConnection(ProxyConnection::kRefused);
-    if (!closing_) {
-      Report({.client = origin.Name(),
-              .why = absl::StrCat("limits.connections is ", options_.max_connections, ", and none of them is idle")});
-    }
     return;  // the socket closes with `accept`
   }
-  connections_.push_back(std::make_shared<ClientConnection>(*this, origin, accept));
-  connections_.back()->set_place(std::prev(connections_.end()));
-  OnIdle(*connections_.back());
+  const auto connection = std::make_shared<ClientConnection>(*this, origin, accept);
+  connections_.push_back(connection);
   metrics_.SetConnections(connections_.size());
+  connection->Begin(std::prev(connections_.end()));
 }
 
 void ProxyLoop::Bury(ClientConnection& connection) {
@@ -121,22 +144,27 @@ void ProxyLoop::TellIfDrained() {
 void ProxyLoop::Reconfigure(ClientPolicies policies, ProxyOptions options) {
   SetPolicies(std::move(policies));
   options_ = std::move(options);
-  SetHeldBounds();
+  SetBounds();
   targets_.Clear();
 }
 
-void ProxyLoop::SetHeldBounds() {
+void ProxyLoop::SetBounds() {
+  groups_.SetLimit(ClientLimit::kConnections, options_.max_connections);
+  groups_.SetLimit(ClientLimit::kCalls, options_.max_calls);
+  groups_.SetLimit(ClientLimit::kTargets, options_.max_targets);
+  openings_.SetLimit(std::clamp(options_.max_connections / kConnectionsPerOpening, kMinOpenings, kMaxOpenings));
   held_answers_.SetBound(options_.max_held_bytes, options_.max_calls);
   held_requests_.SetBound(options_.max_held_bytes, options_.max_calls);
 }
 
-void ProxyLoop::SetOwnAddresses(std::vector<std::string> addresses) {
+void ProxyLoop::SetOwnAddresses(std::vector<std::string> addresses, std::vector<std::string> host) {
   own_addresses_ = std::move(addresses);
+  host_ = std::move(host);
   SetPolicies(*policies_);
 }
 
 void ProxyLoop::SetPolicies(ClientPolicies policies) {
-  policies.SetOwnAddresses(own_addresses_);
+  policies.SetOwnAddresses(own_addresses_, host_);
   policies_ = std::make_shared<const ClientPolicies>(std::move(policies));
 }
 
@@ -188,26 +216,26 @@ absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head
 // granted before they are ready, or that arrive over an unscheduled link, were not requested. Therefore their total may
 // exceed the bound before kStuckAfter has passed.
 void ProxyLoop::LimitHeld() {
-  if (!held_answers_.full() && held_requests_.bytes() <= held_requests_.max_bytes()) return;
+  if (!held_answers_.full() && !held_requests_.full()) return;
   if (std::exchange(limit_queued_, true)) return;
   link_.AtEndOfTurn([this, alive = std::weak_ptr<const void>(alive_)] {
     if (alive.expired()) return;
     limit_queued_ = false;
-    held_requests_.ReleaseAbove(held_requests_.max_bytes());
+    held_requests_.ReleaseStuck(link_.now());
     if (!held_answers_.full()) return;
     held_answers_.ReleaseStuck(link_.now() - kStuckAfter);
     held_answers_.ReleaseAbove(2 * held_answers_.max_bytes());
   });
 }
 
-std::shared_ptr<const void> ProxyLoop::OnCallBegan() {
-  metrics_.SetCalls(++calls_);
-  return living_calls_;
-}
-
 void ProxyLoop::OnCallEnded(const EndedCall& call) {
-  metrics_.SetCalls(--calls_);
-  metrics_.CountCall(call.pattern, call.code);
+  if (!call.refused) {
+    metrics_.SetCalls(--calls_);
+    metrics_.CountCall(call.pattern, call.code);
+  }
+  const bool is_sampled = call.code != absl::StatusCode::kOk || options_.access_sample >= 1 ||
+                          link_.executor().Random() < options_.access_sample;
+  if (on_access_ != nullptr && is_sampled) on_access_(RecordOf(call, link_));
   if (call.pattern.empty()) return;
   metrics_.ObserveCall(call.path, call.method_exists, absl::FromChrono(link_.now() - call.began));
   // Alert rules for a link use its request counters.
@@ -231,6 +259,7 @@ void ProxyLoop::LookAround() {
     if (++looks_ >= turns) {
       looks_ = 0;
       targets_.Sweep();
+      groups_.Report();
     }
     LookAround();
   });

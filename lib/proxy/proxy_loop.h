@@ -20,13 +20,17 @@
 #include "absl/strings/string_view.h"
 #include "lib/link/link_loop.h"
 #include "lib/net/timer_queue.h"
+#include "lib/proxy/access_record.h"
 #include "lib/proxy/called_methods.h"
 #include "lib/proxy/client_connection.h"
+#include "lib/proxy/client_groups.h"
 #include "lib/proxy/client_policies.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
+#include "lib/proxy/opening_pool.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_metrics.h"
+#include "lib/proxy/retry_throttle.h"
 #include "lib/proxy/target_table.h"
 
 namespace sluice {
@@ -36,7 +40,10 @@ struct ProxyOptions {
   // Name of a request header that names the worker instead of :authority; empty: none. The proxy forwards the header to
   // the worker.
   std::string worker_header;
-  bool pass_tunnels = true;         // forwards tunnels of local clients to targets that are not workers
+  // Forwards tunnels to targets that are not workers: of clients on Unix sockets, and of other clients on this host. A
+  // client that connects from loopback may be a mesh, a port forwarding or a TLS terminator that passes on strangers.
+  bool pass_tunnels = true;
+  bool pass_tunnels_from_loopback = false;
   bool pass_worker_tunnels = true;  // forwards tunnels to workers that carry no plaintext HTTP/2
   // Schedules these tunnels, if the policy of the link is grants or rolling.
   bool schedule_worker_tunnels = true;
@@ -59,6 +66,8 @@ struct ProxyOptions {
   // 0: it does not. TCP itself does not either: both ends may stop for as long as they exist.
   std::chrono::nanoseconds tunnel_stall_timeout = std::chrono::nanoseconds(0);
   uint32_t proxy_protocol_version = 2;  // of the headers for workers that expect one: see ProxyHeader
+  // Of the clients that are known. As many as a sixteenth of it, but 16 to 1024, may wait at each listener until they
+  // are.
   size_t max_connections = 16384;
   size_t max_calls = 65536;               // calls of all clients; above it the proxy refuses calls
   uint32_t max_streams = 4096;            // calls of one connection
@@ -70,6 +79,11 @@ struct ProxyOptions {
   int64_t max_held_bytes = int64_t{256} << 20;
   int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for the response of one call
   size_t max_targets = 65536;
+  double access_sample = 1;  // share of the calls with OK that are recorded; all others are
+  // Maximum number of attempts of a call, 1 to 5, that names none. After the first, an attempt goes to another address
+  // of the target, if its worker has failed with UNAVAILABLE before it has begun a response.
+  size_t max_attempts = 1;
+  RetryThrottle::Options retry_throttle;
 };
 
 // The part of a proxy that runs on its link's thread: the client connections, the calls, and the targets that they
@@ -83,8 +97,7 @@ class ProxyLoop {
   ProxyLoop(const ProxyLoop&) = delete;
   ProxyLoop& operator=(const ProxyLoop&) = delete;
 
-  // Above ProxyOptions::max_connections, closes the connection that has been idle for the longest time. If no
-  // connection is idle, closes the new connection.
+  // Takes a connection. While its client is not known, it waits in an OpeningPool. Then ClientGroups decides.
   void Accept(const ClientOrigin& origin, const AcceptedSocket& accept);
   // Ends all connections with this status.
   void Close(const absl::Status& why);
@@ -93,20 +106,22 @@ class ProxyLoop {
   void Drain(std::function<void()> on_drained);
   // Applies to calls that begin later.
   void Reconfigure(ClientPolicies policies, ProxyOptions options);
-  // Sets the proxy's own addresses, which it refuses as targets. Call it before the first Accept.
-  void SetOwnAddresses(std::vector<std::string> addresses);
+  // As TargetPolicy::SetOwnAddresses. Call it before the first Accept.
+  void SetOwnAddresses(std::vector<std::string> addresses, std::vector<std::string> host);
 
-  void SetOnEvent(OnProxyEvent on_event) { on_event_ = std::move(on_event); }
+  void SetOnEvent(OnProxyEvent on_event, OnAccessRecord on_access = nullptr) {
+    on_event_ = std::move(on_event);
+    on_access_ = std::move(on_access);
+  }
   void Report(const ProxyEvent& event) const {
     if (on_event_ != nullptr) on_event_(event);
   }
 
   // For the connections.
   void Bury(ClientConnection& connection);  // once; destroys it at the end of the turn
-  void OnIdle(ClientConnection& connection) { idle_.push_back(connection); }
+  OpeningPool& openings() { return openings_; }
+  ClientGroups& groups() { return groups_; }
   Http2Session::Options session_options() const;
-  // Calls whose worker stream still exists count, too: the stream may be waiting to send its reset.
-  bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
 
   // For the calls.
   TargetTable& targets() { return targets_; }
@@ -120,17 +135,26 @@ class ProxyLoop {
   HeldBytes& held_answers() { return held_answers_; }
   HeldBytes& held_requests() { return held_requests_; }
   struct EndedCall {
+    const std::string& group;
+    const std::string& worker;
+    size_t traffic_class;
+    const std::string& traceparent;
+    TimePoint sent_at;                 // max: the request was not sent
+    TimePoint ready_at;                // max: the response has not begun
+    std::chrono::nanoseconds granted;  // see AccessRecord
+    int64_t response_bytes;
     const std::string& pattern;  // empty: it was never routed to a worker
     const std::string& path;
     absl::StatusCode code;
+    std::string limit;  // see AccessRecord
     TimePoint began;
-    bool sent;           // the request was sent to its worker
-    bool expired;        // it waited for the link for longer than queue_timeout
-    bool link_is_late;   // if the code is DEADLINE_EXCEEDED: the link is to blame, not the worker; see AttemptTime
-    bool method_exists;  // its worker has sent a status other than UNIMPLEMENTED
+    bool sent;             // the request was sent to its worker
+    bool expired;          // it waited for the link for longer than queue_timeout
+    bool link_is_late;     // if the code is DEADLINE_EXCEEDED: the link is to blame, not the worker; see AttemptTime
+    bool method_exists;    // its worker has sent a status other than UNIMPLEMENTED
+    bool refused = false;  // before it began: OnCallBegan was not called
   };
-  // A call holds the result until the call is destroyed.
-  std::shared_ptr<const void> OnCallBegan();
+  void OnCallBegan() { metrics_.SetCalls(++calls_); }
   void OnCallEnded(const EndedCall& call);
 
   LinkLoop& link() { return link_; }
@@ -145,7 +169,7 @@ class ProxyLoop {
  private:
   void LimitHeld();
   void SetPolicies(ClientPolicies policies);
-  void SetHeldBounds();
+  void SetBounds();
 
   // A fan-out that will make more calls.
   struct OpenBlock {
@@ -163,15 +187,18 @@ class ProxyLoop {
   ProxyMetrics& metrics_;
   const std::string pseudonym_;
   std::vector<std::string> own_addresses_;
+  std::vector<std::string> host_;  // its IP addresses
   OnProxyEvent on_event_;
+  OnAccessRecord on_access_;
+  OpeningPool openings_;
+  ClientGroups groups_;
   TargetTable targets_;
   CalledMethods methods_;
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;
-  const std::shared_ptr<const void> alive_ = std::make_shared<char>();  // expires with the loop, unlike living_calls_
+  const std::shared_ptr<const void> alive_ = std::make_shared<char>();  // expires with the loop
   bool limit_queued_ = false;
-  const std::shared_ptr<const void> living_calls_ = std::make_shared<char>();  // the loop itself holds one reference
   HeldBytes held_answers_{[this] {
     metrics_.SetHeldBytes(held_answers_.bytes());
     LimitHeld();
@@ -186,9 +213,6 @@ class ProxyLoop {
   std::function<void()> on_drained_;  // null: not draining
   bool closing_ = false;
   std::list<std::shared_ptr<ClientConnection>> connections_;
-  boost::intrusive::list<ClientConnection, boost::intrusive::base_hook<IdleHook>,
-                         boost::intrusive::constant_time_size<false>>
-      idle_;
 };
 
 }  // namespace sluice

@@ -15,6 +15,8 @@ constexpr std::array<const char*, 3> kTunnelNames = {"worker", "scheduled", "oth
 constexpr char kOtherMethods[] = "other";
 constexpr char kNoWorkers[] = "none";
 constexpr size_t kMaxMethodBytes = 256;
+constexpr size_t kMaxRefusedGroups = 256;
+constexpr char kOtherNames[] = "others";
 
 // A label must be UTF-8, or the scrape fails; the path of a call may contain any bytes.
 bool IsMethodName(const std::string& method) {
@@ -63,7 +65,51 @@ ProxyMetrics::ProxyMetrics(prometheus::Registry& registry)
       held_bytes_(
           &MakeGauge(registry, "sluice_proxy_held_bytes", "Bytes of responses that clients have not read yet.")),
       held_request_bytes_(&MakeGauge(registry, "sluice_proxy_held_request_bytes",
-                                     "Bytes of requests that workers have not taken, or may need again.")) {}
+                                     "Bytes of requests that workers have not taken, or may need again.")),
+      group_used_(prometheus::BuildGauge()
+                      .Name("sluice_proxy_group_used")
+                      .Help("What a group of clients uses of a limit of the proxy.")
+                      .Register(registry)),
+      group_share_(prometheus::BuildGauge()
+                       .Name("sluice_proxy_group_share")
+                       .Help("What a group of clients may use of a limit while other groups need all the rest.")
+                       .Register(registry)),
+      group_refusals_(
+          prometheus::BuildCounter()
+              .Name("sluice_proxy_group_refusals_total")
+              .Help("Refusals of clients of a group at a limit: at its own cap, at its share of a limit that "
+                    "is reached, or since it gave way to another group.")
+              .Register(registry)) {}
+
+// A client may be a group of its own, so the number of names has no bound.
+void ProxyMetrics::CountGroupRefusal(const std::string& group, absl::string_view limit, absl::string_view reason) {
+  const bool known = refused_groups_.contains(group) || refused_groups_.size() < kMaxRefusedGroups;
+  if (known) refused_groups_.insert(group);
+  group_refusals_
+      .Add({{"group", known ? group : kOtherNames}, {"limit", std::string(limit)}, {"reason", std::string(reason)}})
+      .Increment();
+}
+
+void ProxyMetrics::SetGroupUse(const std::string& group, absl::string_view limit, int64_t used, int64_t share) {
+  const std::string name(limit);
+  const auto [place, is_new] = use_by_group_[group].try_emplace(name);
+  GroupUse& use = place->second;
+  if (is_new)
+    use = {&group_used_.Add({{"group", group}, {"limit", name}}),
+           &group_share_.Add({{"group", group}, {"limit", name}})};
+  use.used->Set(static_cast<double>(used));
+  use.share->Set(static_cast<double>(share));
+}
+
+void ProxyMetrics::DropGroup(const std::string& group) {
+  const auto found = use_by_group_.find(group);
+  if (found == use_by_group_.end()) return;
+  for (const auto& [limit, use] : found->second) {
+    group_used_.Remove(use.used);
+    group_share_.Remove(use.share);
+  }
+  use_by_group_.erase(found);
+}
 
 void ProxyMetrics::CountCall(const std::string& workers, absl::StatusCode code) {
   prometheus::Counter*& counter = calls_by_label_[{workers, code}];

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
@@ -53,6 +55,11 @@ class ProxyMetrics {
   // at a worker get a series.
   void ObserveCall(const std::string& method, bool exists, absl::Duration took);
   void CountStuckCall() { stuck_calls_->Increment(); }
+  // A client of the group was refused at a limit, or gave way. `reason` is "cap", "share" or "gave_way".
+  void CountGroupRefusal(const std::string& group, absl::string_view limit, absl::string_view reason);
+  // What a group uses of a limit, and what it may use at least while others need more.
+  void SetGroupUse(const std::string& group, absl::string_view limit, int64_t used, int64_t share);
+  void DropGroup(const std::string& group);  // its use
   void CountIdleEnd() { idle_ends_->Increment(); }
   void SetConnections(size_t connections) { connections_->Set(static_cast<double>(connections)); }
   void SetCalls(size_t calls) { calls_->Set(static_cast<double>(calls)); }
@@ -76,6 +83,15 @@ class ProxyMetrics {
   prometheus::Gauge* const held_request_bytes_;
   std::map<std::pair<std::string, absl::StatusCode>, prometheus::Counter*> calls_by_label_;
   std::map<std::string, prometheus::Histogram*> seconds_by_method_;
+  struct GroupUse {
+    prometheus::Gauge* used;
+    prometheus::Gauge* share;
+  };
+  prometheus::Family<prometheus::Gauge>& group_used_;
+  prometheus::Family<prometheus::Gauge>& group_share_;
+  prometheus::Family<prometheus::Counter>& group_refusals_;
+  std::map<std::string, std::map<std::string, GroupUse>> use_by_group_;  // and by limit
+  std::set<std::string> refused_groups_;                                 // that have series of group_refusals_
 };
 
 }  // namespace sluice

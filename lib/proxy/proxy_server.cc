@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <boost/asio/ip/address.hpp>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/types/span.h"
+#include "lib/net/host_port.h"
 #include "lib/net/worker_address.h"
 
 namespace sluice {
@@ -26,6 +28,14 @@ bool LendsCertificate(const ProxyServer::Options& options) {
   return options.tls.has_value() && !options.tls->certificate_file.empty();
 }
 
+bool IsReachedFromOtherHosts(const std::string& listener) {
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(listener);
+  if (IsUnixAddress(listener) || !parsed.ok() || parsed->host == "localhost") return false;
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(parsed->host, error);
+  return error || !address.is_loopback();
+}
+
 template <class Number>
 absl::Status CheckBounds(absl::string_view field, Number value, Number least, Number most) {
   if (value >= least && value <= most) return absl::OkStatus();
@@ -35,6 +45,7 @@ absl::Status CheckBounds(absl::string_view field, Number value, Number least, Nu
 absl::Status CheckLimits(const ProxyOptions& options) {
   absl::Status status = CheckBounds<size_t>("limits.connections", options.max_connections, 1, 1 << 20);
   status.Update(CheckBounds<size_t>("limits.calls", options.max_calls, 1, 1 << 24));
+  status.Update(CheckBounds<size_t>("limits.targets", options.max_targets, 1, 1 << 20));
   status.Update(CheckBounds<uint32_t>("limits.streams", options.max_streams, 1, 1 << 20));
   // No worker would receive more.
   status.Update(
@@ -49,6 +60,10 @@ absl::Status CheckLimits(const ProxyOptions& options) {
                                                 "; it must be 0, or ", kMinWindowBytes, " to ", kMaxWindowBytes)));
   }
   status.Update(CheckBounds<uint32_t>("tunnels.proxy_protocol_version", options.proxy_protocol_version, 1, 2));
+  if (!(options.access_sample >= 0 && options.access_sample <= 1)) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("access_log.sample is ", options.access_sample, "; it must be 0 to 1")));
+  }
   if (options.opening_timeout <= std::chrono::nanoseconds(0)) {
     status.Update(absl::InvalidArgumentError("limits.opening_timeout must be above 0"));
   }
@@ -200,14 +215,15 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
       listener_tls_ = *std::move(made);
     }
     loop_ = std::make_unique<ProxyLoop>(loop, std::move(policies), std::move(tls), options_.proxy, metrics_);
-    loop_->SetOnEvent(options_.on_event);
+    loop_->SetOnEvent(options_.on_event, options_.on_access);
     std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
       auto opened = AsioListener::Listen(link_->executor(), listener.address,
                                          {.unix_mode = options_.socket_mode,
                                           .tls = listener.tls ? listener_tls_ : nullptr,
                                           .half_open = true,
-                                          .redirected = listener.kind == Listener::Kind::kRedirected},
+                                          .redirected = listener.kind == Listener::Kind::kRedirected,
+                                          .passed = options_.passed},
                                          OnAccept(listener));
       if (!opened.ok()) {
         status = opened.status();
@@ -217,7 +233,10 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
       for (std::string& own : (*opened)->AllAddresses()) own_addresses.push_back(std::move(own));
       listeners_.push_back(*std::move(opened));
     }
-    loop_->SetOwnAddresses(std::move(own_addresses));
+    if (!options_.admin.empty()) own_addresses.push_back(options_.admin);
+    const bool remote = std::any_of(options_.listeners.begin(), options_.listeners.end(),
+                                    [](const Listener& listener) { return IsReachedFromOtherHosts(listener.address); });
+    loop_->SetOwnAddresses(std::move(own_addresses), remote ? HostAddresses() : std::vector<std::string>());
   });
   return status;
 }
@@ -226,8 +245,12 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
 AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
   return [this, listener](const AcceptedConnection& connection) {
     using Opening = ClientOrigin::Opening;
-    ClientOrigin origin = {
-        .route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client};
+    ClientOrigin origin = {.route = listener.route,
+                           .local = connection.local,
+                           .peer = connection.peer,
+                           .user = connection.client,
+                           .listener = listener.address,
+                           .tls = listener.tls};
     if (!listener.tls && !MayConnect(connection)) {
       metrics_.CountConnection(ProxyConnection::kRefused);
       loop_->Report({.client = origin.Name(), .why = "this user may not connect; add it to client_uids"});
@@ -283,6 +306,9 @@ absl::Status ProxyServer::Reconfigure(Options options) {
 
 size_t ProxyServer::Drain(absl::Duration timeout) {
   const auto drained = std::make_shared<absl::Notification>();
+  link_->Await([&](LinkLoop&) {
+    for (const auto& listener : listeners_) listener->Stop();
+  });
   link_->Await([&](LinkLoop&) {
     listeners_.clear();
     loop_->Drain([drained] { drained->Notify(); });

@@ -50,10 +50,13 @@ class ProxyServer {
     // if the TLS options have a certificate, only the user of this process.
     std::vector<uint32_t> client_users;
     uint32_t socket_mode = 0660;  // of Unix sockets in the file system
+    std::string admin;            // the address of the process's admin server, "IP:port", which is no worker; or empty
     ProxyOptions proxy;
-    // Called on the link's thread; both may be null, and only Start uses them. on_listener_tls reports why new files of
+    std::shared_ptr<PassedSockets> passed;  // as AsioListener::Options::passed
+    // Called on the link's thread; all may be null, and only Start uses them. on_listener_tls reports why new files of
     // listener_tls are not used, and reports OK once they are.
     OnProxyEvent on_event;
+    OnAccessRecord on_access;  // for the access log; must not block
     std::function<void(const absl::Status&)> on_listener_tls;
   };
 

@@ -24,8 +24,13 @@ std::string HostOf(const std::string& name) {
 }  // namespace
 
 Target::Target(LinkLoop& loop, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls,
-               std::string name)
-    : loop_(loop), policy_(std::move(policy)), tls_(std::move(tls)), name_(std::move(name)), host_(HostOf(name_)) {
+               std::string name, std::shared_ptr<LookUpTurns> turns, size_t group)
+    : loop_(loop),
+      policy_(std::move(policy)),
+      tls_(std::move(tls)),
+      name_(std::move(name)),
+      host_(HostOf(name_)),
+      first_look_up_(std::move(turns), group, [this] { LookUp(); }) {
   last_use_ = loop_.now();
 }
 
@@ -40,7 +45,7 @@ bool Target::has_family() const {
 void Target::Wait(TargetWaiter& waiter) {
   waiting_.push_back(waiter);
   if (looked_up_) return FindFamily();
-  if (look_up_ == nullptr) LookUp();
+  if (look_up_ == nullptr) first_look_up_.Ask();
 }
 
 // Look-ups take turns: a look-up that no call needs would delay the others.
@@ -49,6 +54,7 @@ void Target::Leave(TargetWaiter& waiter) {
   waiter.unlink();
   if (!waiting_.empty()) return;
   look_up_.reset();
+  first_look_up_.End();
   search_.reset();
   loop_.timers().Clear(search_timer_);
 }
@@ -96,23 +102,26 @@ void Target::Dial(size_t choices) {
   for (; dialled_ < choices; ++dialled_) choices_[dialled_].worker->Connect();
 }
 
-absl::StatusOr<Target::Choice> Target::Pick() {
+absl::StatusOr<Target::Choice> Target::Pick(absl::Span<const size_t> tried) {
   if (absl::Status checked = Check(); !checked.ok()) return checked;
   if (!std::exchange(called_, true)) FindWorkers();
   Dial(of_family_);
   size_t best = next_ % choices_.size();
-  for (size_t i = 1; i < choices_.size() && Rank(best) > 0; ++i) {
+  for (size_t i = 1; i < choices_.size() && Rank(best, tried) > 0; ++i) {
     const size_t other = (next_ + i) % choices_.size();
-    if (Rank(other) < Rank(best)) best = other;
+    if (Rank(other, tried) < Rank(best, tried)) best = other;
   }
   if (best >= of_family_) Dial(choices_.size());
   next_ = best + 1;
+  if (ejections_ != nullptr) ejections_->OnChosen(choices_[best].worker->row());
   return choices_[best];
 }
 
-int Target::Rank(size_t choice) const {
+int Target::Rank(size_t choice, absl::Span<const size_t> tried) const {
   const Worker& worker = *choices_[choice].worker;
-  const int state = worker.connected() ? 0 : worker.failure().ok() ? 1 : 2;
+  const bool ejected = ejections_ != nullptr && ejections_->IsAvoided(worker.row());
+  const bool avoid = std::find(tried.begin(), tried.end(), worker.row()) != tried.end();
+  const int state = avoid ? 4 : !worker.failure().ok() ? 3 : ejected ? 2 : worker.connected() ? 0 : 1;
   return 2 * state + (choice < of_family_ ? 0 : 1);
 }
 
@@ -147,6 +156,7 @@ void Target::LookUp() {
   looked_ = loop_.now();
   look_up_ = loop_.executor().Resolve(name_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
+    first_look_up_.End();
     OnAddresses(std::move(addresses));
     looked_up_ = true;
     Notify();
@@ -192,6 +202,12 @@ void Target::FindWorkers() {
   for (const Place& place : places_)
     choices.push_back({loop_.workers().Find(place.address, tls_, host_), place.pattern});
   dialled_ = 0;
+  if (choices.size() > 1 && ejections_ == nullptr) ejections_ = std::make_unique<WorkerEjections>(loop_);
+  if (ejections_ != nullptr) {
+    std::vector<size_t> rows;
+    for (const Choice& choice : choices) rows.push_back(choice.worker->row());
+    ejections_->SetWorkers(rows);
+  }
   choices_ = std::move(choices);
 }
 

@@ -10,11 +10,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/worker.h"
+#include "lib/link/worker_ejections.h"
 #include "lib/net/executor.h"
 #include "lib/net/happy_eyeballs_socket.h"
 #include "lib/net/timer_queue.h"
+#include "lib/proxy/look_up_turns.h"
+#include "lib/proxy/retry_throttle.h"
 #include "lib/proxy/target_policy.h"
 #include "lib/tls/tls_context.h"
 
@@ -45,8 +49,10 @@ class Target final : public std::enable_shared_from_this<Target>, private Stream
     std::string pattern;
   };
 
-  // `name` has passed CheckTarget of the policy. Null `tls` means plaintext. The loop must outlive the target.
-  Target(LinkLoop& loop, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls, std::string name);
+  // `name` has passed CheckTarget of the policy. Null `tls` means plaintext. Its first look-up takes a turn of `group`.
+  // The loop must outlive the target.
+  Target(LinkLoop& loop, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls, std::string name,
+         std::shared_ptr<LookUpTurns> turns, size_t group);
   ~Target() override;
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
@@ -61,13 +67,23 @@ class Target final : public std::enable_shared_from_this<Target>, private Stream
   // Whether it has workers. Returns Unavailable if the name cannot be looked up, and PermissionDenied if no address of
   // it may be called.
   absl::Status Check();
-  // Chooses the worker of the next call. Prefers a connected worker, then a worker that is still connecting. If all
-  // connections have failed, returns one of the failed workers. Errors as Check.
-  absl::StatusOr<Choice> Pick();
+  // Chooses the worker of the next call. Prefers a connected worker that is not ejected, then a worker that is still
+  // connecting, then an ejected worker. If all connections have failed, returns one of the failed workers. Errors as
+  // Check.
+  // `tried`: the rows of workers that are chosen only if there are no others.
+  absl::StatusOr<Choice> Pick(absl::Span<const size_t> tried = {});
+  // A call to one of its workers has ended: whether the worker is ejected depends on it.
+  void OnCallEnded(const OutlierEjection::Call& call) {
+    if (ejections_ != nullptr) ejections_->OnEnded(call);
+  }
+  RetryThrottle& retries() { return retries_; }
   size_t workers() const { return places_.size(); }
+  // The pattern that permits its first address; empty before Check.
+  std::string pattern() const { return places_.empty() ? std::string() : places_.front().pattern; }
   std::vector<WorkerAddress> addresses() const;  // that may be called
   // The same for one connection: each begins with the next address of the family that calls use.
   std::vector<WorkerAddress> NextAddresses();
+  TimePoint now() const { return loop_.now(); }
   TimePoint last_use() const { return last_use_; }
   bool connected() const;  // to one of its workers
   // A connection to this address of the target stands. Calls use its family, and its worker, if it backs off after a
@@ -88,7 +104,7 @@ class Target final : public std::enable_shared_from_this<Target>, private Stream
   void OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses);
   void FindWorkers();
   void Dial(size_t choices);
-  int Rank(size_t choice) const;
+  int Rank(size_t choice, absl::Span<const size_t> tried) const;
 
   LinkLoop& loop_;
   const std::shared_ptr<const TargetPolicy> policy_;
@@ -104,14 +120,17 @@ class Target final : public std::enable_shared_from_this<Target>, private Stream
   };
   std::vector<Place> places_;
   bool called_ = false;
-  std::vector<Choice> choices_;  // of the places, once it was called
-  size_t of_family_ = 0;         // number of places, and choices, at the front that calls take in turn
-  size_t dialled_ = 0;           // number of choices at the front whose connection was started
+  std::vector<Choice> choices_;                 // of the places, once it was called
+  std::unique_ptr<WorkerEjections> ejections_;  // null: it has had one choice at most. Destroyed before the choices
+  RetryThrottle retries_;
+  size_t of_family_ = 0;  // number of places, and choices, at the front that calls take in turn
+  size_t dialled_ = 0;    // number of choices at the front whose connection was started
   size_t next_ = 0;
   size_t next_dial_ = 0;
   TimePoint last_use_;
   TimePoint looked_;
   std::shared_ptr<void> look_up_;
+  LookUpTurns::Turn first_look_up_;
   std::optional<bool> prefers_ipv6_;             // the family that has connected last
   bool searched_ = false;                        // for a family, perhaps in vain
   std::unique_ptr<HappyEyeballsSocket> search_;  // null: none is under way

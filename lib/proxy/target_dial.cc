@@ -19,10 +19,11 @@ bool BeginsHttp2Settings(absl::string_view bytes) {
 
 }  // namespace
 
-TargetDial::TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy, const std::string& target,
-                       bool always, OnDone on_done, std::function<void()> on_spoken)
+TargetDial::TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy,
+                       const std::shared_ptr<ClientGroup>& group, const std::string& target, bool always,
+                       OnDone on_done, std::function<void()> on_spoken)
     : proxy_(proxy), always_(always), on_done_(std::move(on_done)), on_spoken_(std::move(on_spoken)) {
-  absl::StatusOr<std::shared_ptr<Target>> found = proxy_.targets().Find(policy, target, proxy_.options().max_targets);
+  absl::StatusOr<std::shared_ptr<Target>> found = proxy_.targets().Find(policy, target, group);
   if (!found.ok()) {
     End(found.status());
     return;

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "lib/proxy/client_groups.h"
 #include "lib/proxy/target.h"
 #include "lib/proxy/tunnel.h"
 
@@ -32,9 +33,10 @@ class TargetDial final : private TargetWaiter {
   using OnDone = std::function<void(const absl::Status& reached)>;
   // Calls `on_done` once, at the end of a turn, and then `on_spoken`, if the worker speaks first: a database that
   // greets, and not a server of HTTP/2 that sends its SETTINGS. Neither may destroy the dial. `always`: dials even if a
-  // worker of the target is connected. `proxy` must live until Stop.
-  TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy, const std::string& target,
-             bool always, OnDone on_done, std::function<void()> on_spoken);
+  // worker of the target is connected. `group` is of the client. `proxy` must live until Stop.
+  TargetDial(ProxyLoop& proxy, const std::shared_ptr<const TargetPolicy>& policy,
+             const std::shared_ptr<ClientGroup>& group, const std::string& target, bool always, OnDone on_done,
+             std::function<void()> on_spoken);
   ~TargetDial() override;
   TargetDial(const TargetDial&) = delete;
   TargetDial& operator=(const TargetDial&) = delete;
@@ -42,7 +44,8 @@ class TargetDial final : private TargetWaiter {
   void Stop();  // frees all but the target, and uses the proxy no more
   // The dialled connection, which is open and not read. Null if a worker was connected, or if it has ended.
   std::unique_ptr<Tunnel> TakeTunnel() { return std::move(tunnel_); }
-  const Tunnel* tunnel() const { return tunnel_.get(); }           // the same
+  const Tunnel* tunnel() const { return tunnel_.get(); }                                           // the same
+  std::string pattern() const { return target_ != nullptr ? target_->pattern() : std::string(); }  // as in Target
   std::string TakeSpoken() { return std::exchange(spoken_, {}); }  // bytes of the worker that were read
 
  private:

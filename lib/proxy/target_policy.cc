@@ -101,6 +101,18 @@ absl::Status DenyLoopback(absl::string_view target) {
                            absl::StartsWith(target, "[") ? "::1" : "127.0.0.0/8"));
 }
 
+absl::Status DenyHost(absl::string_view target) {
+  return Deny(target,
+              "is an address of the proxy's host; add a pattern to workers that has its port, or that is this address "
+              "alone");
+}
+
+absl::Status DenyWithoutPort(absl::string_view target, absl::string_view pattern) {
+  return Deny(target,
+              absl::StrCat("is permitted only by the pattern ", pattern,
+                           ", which has no port; tunnels of clients of other hosts need a pattern with a port"));
+}
+
 absl::Status DenyOther(absl::string_view target) {
   return Deny(target, "is not among the workers that this proxy may call; add a pattern for it to workers");
 }
@@ -228,8 +240,18 @@ absl::Status TargetPolicy::CheckTarget(absl::string_view target) const {
   return DenyOther(target);
 }
 
-absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view target,
-                                                             absl::string_view address) const {
+bool TargetPolicy::Pattern::IsWide() const {
+  if (port != 0 || !name.empty()) return false;
+  const auto is_wide = [](const auto& network) { return !network.is_host(); };
+  return std::any_of(v4.begin(), v4.end(), is_wide) || std::any_of(v6.begin(), v6.end(), is_wide);
+}
+
+bool TargetPolicy::IsOfHost(const Target& found) const {
+  return found.address.has_value() && std::find(host_.begin(), host_.end(), found.address->to_string()) != host_.end();
+}
+
+absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view target, absl::string_view address,
+                                                             bool needs_port) const {
   const absl::StatusOr<Target> named = ParseTarget(target);
   const absl::StatusOr<Target> found = ParseTarget(address);
   if (!named.ok()) return named.status();
@@ -237,14 +259,23 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
   if (found->address.has_value() && IsNever(*found->address)) return DenyNever(address);
   if (absl::Status not_own = CheckNotOwn(address); !not_own.ok()) return not_own;
   const bool loopback = found->address.has_value() && found->address->is_loopback();
+  const bool of_host = !loopback && IsOfHost(*found);
+  absl::Status why = loopback ? DenyLoopback(address) : DenyOther(address);
   for (const Pattern& pattern : patterns_) {
     const bool by_name = !pattern.name.empty() && Matches(pattern, *named) &&
                          (!loopback || absl::AsciiStrToLower(pattern.name) == "localhost");
     // A name pattern does not match the text of an address.
     const bool by_address = pattern.name.empty() && Matches(pattern, *found);
-    if (by_name || by_address) return absl::string_view(pattern.text);
+    if (!by_name && !by_address) continue;
+    if (of_host && pattern.IsWide()) {
+      why = DenyHost(address);
+    } else if (needs_port && pattern.port == 0 && !found->is_socket) {
+      why = DenyWithoutPort(address, pattern.text);
+    } else {
+      return absl::string_view(pattern.text);
+    }
   }
-  return loopback ? DenyLoopback(address) : DenyOther(address);
+  return why;
 }
 
 // The same address has several notations.
@@ -254,19 +285,25 @@ std::string TargetPolicy::Canonical(absl::string_view address) {
   return FormatSocketAddress(ip::tcp::endpoint(*parsed->address, static_cast<uint16_t>(parsed->port)));
 }
 
-void TargetPolicy::SetOwnAddresses(absl::Span<const std::string> addresses) {
+void TargetPolicy::SetOwnAddresses(absl::Span<const std::string> addresses, absl::Span<const std::string> host) {
   own_addresses_.clear();
   for (const std::string& address : addresses) own_addresses_.push_back(Canonical(address));
+  host_.clear();
+  for (const std::string& text : host) {
+    if (const std::optional<ip::address> address = ParseIp(text)) host_.push_back(address->to_string());
+  }
 }
 
-// A listener on all addresses is also reached through all of 127.0.0.0/8.
+// A listener on all addresses is reached through each address of the host, and through all of 127.0.0.0/8.
 absl::Status TargetPolicy::CheckNotOwn(absl::string_view address) const {
   const auto is_own = [this](const std::string& place) {
     return std::find(own_addresses_.begin(), own_addresses_.end(), place) != own_addresses_.end();
   };
   bool own = is_own(Canonical(address));
   const absl::StatusOr<Target> parsed = ParseTarget(address);
-  if (parsed.ok() && parsed->address.has_value() && parsed->address->is_v4() && parsed->address->is_loopback()) {
+  const bool of_host =
+      parsed.ok() && parsed->address.has_value() && (parsed->address->is_loopback() || IsOfHost(*parsed));
+  if (of_host) {
     own = own || is_own(absl::StrCat("0.0.0.0:", parsed->port)) || is_own(absl::StrCat("[::]:", parsed->port));
   }
   return own ? Deny(address, "is this proxy") : absl::OkStatus();

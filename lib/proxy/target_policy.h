@@ -26,21 +26,25 @@ namespace sluice {
 //
 // Some addresses are never workers, even if a permitted name leads to them: link-local addresses, where clouds serve
 // the metadata of machines; multicast and unspecified addresses; and the proxy's own addresses, because a call to them
-// would loop forever. Loopback addresses are workers only by a pattern that contains only loopback addresses.
+// would loop forever. Loopback addresses are workers only by a pattern that contains only loopback addresses. Addresses
+// of the proxy's host are workers only by a pattern that has a port, or that is a name or this address alone: other
+// services of the host are not meant for clients of other hosts.
 class TargetPolicy {
  public:
   // Returns InvalidArgument that names the pattern. An empty list means "private".
   static absl::StatusOr<TargetPolicy> Create(absl::Span<const std::string> patterns);
 
-  // Sets the proxy's own addresses, "IP:port" or "unix:PATH". Call it before the policy is in use.
-  void SetOwnAddresses(absl::Span<const std::string> addresses);
+  // Sets the proxy's own addresses, "IP:port" or "unix:PATH", and the IP addresses of its host. Call it before the
+  // policy is in use.
+  void SetOwnAddresses(absl::Span<const std::string> addresses, absl::Span<const std::string> host);
 
   // Checks "host:port" or "unix:PATH" before any look-up. OK means that it may be a worker, if its addresses pass
   // CheckAddress. Returns PermissionDenied, or InvalidArgument if it is not a valid target.
   absl::Status CheckTarget(absl::string_view target) const;
   // Checks one address "IP:port" or "unix:PATH" of a target that passed CheckTarget. Returns the pattern that permits
-  // it, as it was configured.
-  absl::StatusOr<absl::string_view> CheckAddress(absl::string_view target, absl::string_view address) const;
+  // it, as it was configured. `needs_port`: only a pattern with a port permits it, or a socket.
+  absl::StatusOr<absl::string_view> CheckAddress(absl::string_view target, absl::string_view address,
+                                                 bool needs_port = false) const;
 
   // Checks an address "IP:port" that a tunnel only forwards bytes to. Returns PermissionDenied for the addresses that
   // are never workers, and for loopback.
@@ -53,6 +57,8 @@ class TargetPolicy {
     int port = 0;      // 0: any
     std::vector<boost::asio::ip::network_v4> v4;
     std::vector<boost::asio::ip::network_v6> v6;
+
+    bool IsWide() const;  // has many addresses, and all ports
   };
   struct Target;
 
@@ -62,9 +68,11 @@ class TargetPolicy {
   static std::string Canonical(absl::string_view address);
 
   absl::Status CheckNotOwn(absl::string_view address) const;
+  bool IsOfHost(const Target& found) const;
 
   std::vector<Pattern> patterns_;
   std::vector<std::string> own_addresses_;  // canonical
+  std::vector<std::string> host_;           // IP addresses, canonical
 };
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 namespace sluice {
 namespace {
@@ -16,18 +15,30 @@ constexpr std::chrono::seconds kMakeRoomEvery{1};
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Target>> TargetTable::Find(std::shared_ptr<const TargetPolicy> policy,
-                                                          const std::string& name, size_t max_targets) {
+                                                          const std::string& name,
+                                                          const std::shared_ptr<ClientGroup>& group) {
   const auto found = targets_.find({policy, name});
-  if (found != targets_.end()) return found->second;
+  if (found != targets_.end()) return found->second.target;
   if (absl::Status allowed = policy->CheckTarget(name); !allowed.ok()) return allowed;
-  if (targets_.size() >= max_targets) MakeRoom();
-  if (targets_.size() >= max_targets) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", max_targets));
-  }
-  auto target = std::make_shared<Target>(link_, policy, tls_, name);
-  targets_.emplace(std::pair(std::move(policy), name), target);
+  if (absl::Status admitted = Admit(*group); !admitted.ok()) return admitted;
+  auto target = std::make_shared<Target>(link_, policy, tls_, name, look_ups_, group->index());
+  auto charge = std::make_unique<ClientCharge>();
+  groups_.Charge(group, ClientLimit::kTargets, *charge);
+  targets_.emplace(std::pair(std::move(policy), name), Entry{target, std::move(charge), group->index()});
   return target;
+}
+
+// If another group has too many targets, and calls or connections use all of them, the limit is exceeded: to end these
+// calls would take more from their clients than the targets are worth. Each group has at most its share then.
+absl::Status TargetTable::Admit(const ClientGroup& group) {
+  using Kind = FairShares::Verdict::Kind;
+  const FairShares& shares = groups_.shares(ClientLimit::kTargets);
+  FairShares::Verdict verdict = shares.Ask(group.index());
+  if (verdict.kind == Kind::kYes) return absl::OkStatus();
+  const bool has_room = MakeRoom(verdict.kind == Kind::kGivesWay ? verdict.from : group.index());
+  if (has_room) verdict = shares.Ask(group.index());
+  if (verdict.kind == Kind::kYes || verdict.kind == Kind::kGivesWay) return absl::OkStatus();
+  return groups_.Refuse(group, ClientLimit::kTargets, verdict.kind);
 }
 
 // Without a sweep, a worker without calls would stay connected, or be tried, forever. An unreachable worker is dropped
@@ -36,20 +47,23 @@ void TargetTable::Sweep() {
   if (link_.now() - swept_ < kSweepEvery) return;
   swept_ = link_.now();
   absl::erase_if(targets_, [&](const auto& entry) {
-    const Target& target = *entry.second;
+    const Target& target = *entry.second.target;
     const TimePoint::duration idle = swept_ - target.last_use();
-    if (entry.second.use_count() > 1 || idle <= kUnreachedIdleTime) return false;
+    if (entry.second.target.use_count() > 1 || idle <= kUnreachedIdleTime) return false;
     return idle > kIdleTime || !target.connected();
   });
 }
 
 // Unreachable names from one client must not use up the table. After a search that finds none, wait: a search for each
 // call costs too much.
-void TargetTable::MakeRoom() {
-  if (link_.now() < make_room_at_) return;
-  const auto evicted = absl::erase_if(
-      targets_, [](const auto& entry) { return entry.second.use_count() == 1 && !entry.second->connected(); });
+bool TargetTable::MakeRoom(size_t group) {
+  if (link_.now() < make_room_at_) return false;
+  const auto evicted = absl::erase_if(targets_, [group](const auto& entry) {
+    const auto& [target, charge, owner] = entry.second;
+    return owner == group && target.use_count() == 1 && !target->connected();
+  });
   if (evicted == 0) make_room_at_ = link_.now() + kMakeRoomEvery;
+  return evicted > 0;
 }
 
 }  // namespace sluice

@@ -10,7 +10,6 @@ namespace sluice {
 
 Admission::Admission(const ScheduleOptions& options, LiveCalls& calls)
     : options_(options),
-      granting_(options.policy == SchedulePolicy::kGrants),
       blocks_(calls.blocks()),
       budget_(calls.budget()),
       outstanding_(calls.outstanding()),
@@ -20,6 +19,14 @@ Admission::Admission(const ScheduleOptions& options, LiveCalls& calls)
       order_(calls.order()),
       window_(calls.window()),
       sent_(calls.sent()) {}
+
+// A paced grant is no more than the least congestion window of a worker (RFC 6928): the rest would come a round trip
+// later, and meet the bytes of later grants.
+int64_t Admission::part_cost() const {
+  const int64_t third_bytes = budget_.plan_bytes() / kShare;
+  constexpr int64_t kInitialWindowPackets = 10;
+  return budget_.pacer().paced() ? std::min(third_bytes, kInitialWindowPackets * budget_.packet_bytes()) : third_bytes;
+}
 
 // Returns all bytes, or the payload of k full packets without their framing.
 int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
@@ -42,7 +49,7 @@ int64_t Admission::GrantOf(const Call& call) const {
 
 std::optional<int64_t> Admission::BytesWithRequest(const Call& call, TimePoint now) const {
   if (!budget_.limited()) return kMaxResponseBytes;
-  if (!granting_) return BytesInRolling(call);
+  if (!granting()) return BytesInRolling(call);
   if (const std::optional<int64_t> bytes = EarlyBytes(call)) return bytes;
   if (WaitsForRoomUntil(call, now) < TimePoint::max()) return std::nullopt;
   return MayAsk(call) ? std::optional<int64_t>(0) : std::nullopt;
@@ -61,11 +68,15 @@ bool Admission::HandshakeFits(const Call& call) const {
 }
 
 // For rolling and batches. Batches never split a response, as in the source paper. Rolling sends a part if the whole
-// response would never fit the budget, or costs more than the share of its worker.
+// response would never fit the budget, or costs more than the share of its worker, or if the link is paced.
 std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
   if (order_.ReadyPrecedes(*call.block)) return std::nullopt;
-  const int64_t most_bytes =
-      call.worker->bounded ? PartWithin(call.expected_bytes, laps_.ShareBytes(*call.worker)) : call.expected_bytes;
+  int64_t most_bytes = call.expected_bytes;
+  if (budget_.pacer().paced()) {
+    most_bytes = PartOf(most_bytes, *call.worker);
+  } else if (call.worker->bounded) {
+    most_bytes = PartWithin(most_bytes, laps_.ShareBytes(*call.worker));
+  }
   if (budget_.HasRoom(outstanding_.Cost(most_bytes))) return most_bytes;
   const bool batched = options_.policy == SchedulePolicy::kBatches;
   const int64_t bytes = batched ? call.expected_bytes : PartOf(call.expected_bytes, *call.worker);
@@ -112,7 +123,7 @@ bool Admission::HasRoomForEarly(int64_t bytes) const {
 TimePoint Admission::WaitsForRoomUntil(const Call& call, TimePoint now) const {
   // Most calls that wait are older than a drain time, so this comes first.
   const TimePoint until = SaturatingAdd(call.block->since, budget_.drain_time());
-  if (!granting_ || until <= now || budget_.idle() || !AllFits(call)) return TimePoint::max();
+  if (!granting() || until <= now || budget_.idle() || !AllFits(call)) return TimePoint::max();
   const int64_t bytes = EarlyBytesWithRoom(call);
   return bytes == 0 || HasRoomForEarly(bytes) ? TimePoint::max() : until;
 }
@@ -155,7 +166,7 @@ bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {
 // small responses fill the budget, requests stop, and the link goes idle. More calls than the window may be out after
 // the window has shrunk. Byte tunnels alone may fill the budget.
 int64_t Admission::HeaderReserve(const Call& call) const {
-  if (!granting_) return 0;
+  if (!granting()) return 0;
   const bool no_requests = blocks_.waiting_calls() == 0 && sent_.young() == 0;
   if (call.turn_of_tunnel() && no_requests) return HeaderBytes();
   const int64_t window = window_.Requests(budget_.bytes());
@@ -173,11 +184,11 @@ int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* w
   if (ahead != nullptr) need_bytes = std::max(need_bytes, outstanding_.Cost(ahead->expected_bytes));
   if (waiting != nullptr) {
     const bool whole = options_.policy == SchedulePolicy::kBatches ||
-                       (!granting_ && outstanding_.Cost(waiting->expected_bytes) <= budget_.plan_bytes());
+                       (!granting() && outstanding_.Cost(waiting->expected_bytes) <= budget_.plan_bytes());
     const int64_t bytes = whole ? waiting->expected_bytes : PartOf(waiting->expected_bytes);
     need_bytes = std::max(need_bytes, outstanding_.Cost(bytes));
   }
-  if (granting_ && (ahead != nullptr || waiting != nullptr)) {
+  if (granting() && (ahead != nullptr || waiting != nullptr)) {
     need_bytes = std::max(need_bytes, window_.HeaderBytes(1));
   }
   if (need_bytes == 0) return 0;

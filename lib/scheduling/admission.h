@@ -16,6 +16,8 @@ class Admission {
  public:
   Admission(const ScheduleOptions& options, LiveCalls& calls);
 
+  bool granting() const { return options_.policy == SchedulePolicy::kGrants; }
+
   // Returns how many bytes of its response, 0 or more, come with the request of a waiting call whose turn it is.
   // Returns nullopt if the call must wait.
   std::optional<int64_t> BytesWithRequest(const Call& call, TimePoint now) const;
@@ -63,7 +65,7 @@ class Admission {
   // Returns the work of all blocks of the class that are not larger.
   RankedWork WorkUpTo(const QueuedBlock& block) const { return blocks_.WorkUpTo(block.traffic_class, block.rank); }
   int64_t third() const { return budget_.bytes() / kShare; }
-  int64_t part_cost() const { return budget_.plan_bytes() / kShare; }  // of one grant, unless a packet costs more
+  int64_t part_cost() const;  // the most that one grant costs, unless a packet costs more
   int64_t YoungHeaderBytes() const { return window_.HeaderBytes(sent_.young()); }
   int64_t SilentHeaderBytes(int64_t more_calls, int64_t more_early_bytes) const;
   int64_t HeaderReserve(const Call& call) const;
@@ -76,7 +78,6 @@ class Admission {
   static constexpr int64_t kShare = 3;
 
   const ScheduleOptions& options_;
-  const bool granting_;
   const BlockQueue& blocks_;
   const Budget& budget_;
   const Outstanding& outstanding_;

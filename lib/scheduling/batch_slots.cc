@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "lib/scheduling/batch_plan.h"
@@ -16,6 +17,21 @@ BatchSlots::BatchSlots(const ScheduleOptions& options) : options_(options) {
 
 void BatchSlots::OnOptionsChanged() {
   jitter_ = absl::ToChronoNanoseconds(options_.profile.timer_jitter);
+}
+
+// The calls keep their order, so each batch has consecutive calls.
+void BatchSlots::OnPolicyChanged(BlockQueue& blocks, int64_t plan_bytes) {
+  turn_ = nullptr;
+  if (!batched()) return;
+  for (QueuedBlock* block = blocks.oldest(); block != nullptr; block = blocks.next(*block)) {
+    if (block->ahead || block->waiting.empty()) continue;
+    std::vector<CallRequest> calls;
+    for (const Call& call : block->waiting) calls.push_back({.response_bytes = call.expected_bytes});
+    const size_t batches = Plan(*block, calls, plan_bytes);
+    const size_t batch_calls = (calls.size() + batches - 1) / batches;
+    size_t i = 0;
+    for (Call& call : block->waiting) call.opens_slot = i++ % batch_calls == 0;
+  }
 }
 
 // Sets T~ and returns k.

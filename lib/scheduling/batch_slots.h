@@ -20,6 +20,10 @@ class BatchSlots {
   explicit BatchSlots(const ScheduleOptions& options);
 
   void OnOptionsChanged();
+  // Begins again: no block has the turn. With batches, deals the calls that wait, of all blocks.
+  void OnPolicyChanged(BlockQueue& blocks, int64_t plan_bytes);
+
+  bool batched() const { return options_.policy == SchedulePolicy::kBatches; }
 
   // Sets T~ of the block, and calls queue(i, opens_slot) for each call, in the order in which they leave. By eq. 20
   // call i belongs to batch i mod k, which makes the batches as equal as possible.

@@ -26,6 +26,7 @@ QueuedBlock& BlockQueue::AddAhead(TimePoint now, TimePoint deadline, bool retrie
 void BlockQueue::Remove(QueuedBlock& block) {
   assert(block.ended());
   by_age_.erase(by_age_.iterator_to(block));
+  SetLateAfter(block, TimePoint::max(), TimePoint::min());
   blocks_.erase(block.id);
 }
 
@@ -127,6 +128,14 @@ void BlockQueue::SetRank(QueuedBlock& block, int rank) {
   RankedWork& after = WorkOf(block);
   after.ungranted_calls += block.ranked.ungranted_calls;
   after.remaining_bytes += block.ranked.remaining_bytes;
+}
+
+bool BlockQueue::SetLateAfter(QueuedBlock& block, TimePoint late_after, TimePoint now) {
+  if (block.LateHook::is_linked()) on_time_.erase(on_time_.iterator_to(block));
+  block.late_after = late_after;
+  const bool late = late_after < now;
+  if (!late && late_after != TimePoint::max()) on_time_.insert(block);
+  return late;
 }
 
 RankedWork BlockQueue::WorkUpTo(size_t traffic_class, int rank) const {

@@ -24,9 +24,11 @@ struct DeadlineTag;
 struct WaitingTag;
 struct WaitingAgeTag;
 struct BlockAgeTag;
+struct LateTag;
 using DeadlineHook = boost::intrusive::set_base_hook<boost::intrusive::tag<DeadlineTag>>;
 using WaitingHook = boost::intrusive::set_base_hook<boost::intrusive::tag<WaitingTag>>;
 using WaitingAgeHook = boost::intrusive::set_base_hook<boost::intrusive::tag<WaitingAgeTag>>;
+using LateHook = boost::intrusive::set_base_hook<boost::intrusive::tag<LateTag>>;
 using BlockAgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<BlockAgeTag>>;
 
 // The work that is left of one block, or of all blocks of one class and rank.
@@ -36,10 +38,11 @@ struct RankedWork {
 };
 
 // One block that has not ended, with its calls by phase. block_reader.h already has a Block.
-struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, BlockAgeHook {
+struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, LateHook, BlockAgeHook {
   BlockId id = 0;
   TimePoint since;  // when it was submitted
   TimePoint deadline;
+  TimePoint late_after;  // it cannot make its deadline any more
   bool ahead = false;    // a handshake, which precedes all other blocks
   bool retries = false;  // a handshake after a failure, which follows the other handshakes
   bool cancelled = false;
@@ -60,6 +63,8 @@ struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, BlockAgeHook {
   TimePoint next_slot;
 
   BlockOrder order() const { return {.rank = rank, .id = id}; }
+  bool late() const { return rank == BlockOrder::kLate; }
+  BlockAge age() const { return {late(), id}; }
   bool ungranted() const {
     return !parked.empty() || !held.empty() || !waiting.empty() || !sent.empty() || !ready.empty();
   }
@@ -87,16 +92,22 @@ class BlockQueue {
 
   // Sets the rank of a block, and counts its work. Call it after each change of its remaining_bytes.
   void SetRank(QueuedBlock& block, int rank);
+  // Sets when the block becomes late; TimePoint::max() for never. Returns whether it is.
+  bool SetLateAfter(QueuedBlock& block, TimePoint late_after, TimePoint now);
   RankedWork WorkUpTo(size_t traffic_class, int rank) const;  // the sum over the blocks of the class up to this rank
   RankedWork AllWork() const;
 
   // first_waiting: the first block of the class by BlockOrder with waiting calls, except handshakes. oldest_waiting:
-  // the oldest such block. first_ahead: the next handshake that waits; retries come after all others. first_to_expire:
-  // the block with the earliest deadline among the blocks with calls that are not granted. Each returns null if there
-  // is no such block.
+  // the oldest such block, by BlockAge. first_ahead: the next handshake that waits; retries come after all others.
+  // first_to_expire: the block with the earliest deadline among the blocks with calls that are not granted. Each
+  // returns null if there is no such block.
   QueuedBlock* first_waiting(size_t traffic_class) { return First(classes_[traffic_class].waiting); }
   QueuedBlock* oldest_waiting(size_t traffic_class) { return First(classes_[traffic_class].waiting_by_age); }
   QueuedBlock* first_ahead() { return First(ahead_); }
+  // The block that became late first, and is not marked as late.
+  QueuedBlock* first_late(TimePoint now) {
+    return on_time_.empty() || on_time_.begin()->late_after >= now ? nullptr : &*on_time_.begin();
+  }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
   bool any_waiting() const {  // except handshakes
@@ -104,6 +115,12 @@ class BlockQueue {
   }
 
   const QueuedBlock* oldest() const { return by_age_.empty() ? nullptr : &by_age_.front(); }
+  // The blocks by their age; null after the youngest.
+  QueuedBlock* oldest() { return by_age_.empty() ? nullptr : &by_age_.front(); }
+  QueuedBlock* next(QueuedBlock& block) {
+    const auto next = ++by_age_.iterator_to(block);
+    return next == by_age_.end() ? nullptr : &*next;
+  }
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t calls(Call::Phase phase) const { return calls_[static_cast<size_t>(phase)]; }  // of all blocks
@@ -118,13 +135,17 @@ class BlockQueue {
     using type = std::pair<TimePoint, BlockId>;
     type operator()(const QueuedBlock& block) const { return {block.deadline, block.id}; }
   };
+  struct LateKey {
+    using type = std::pair<TimePoint, BlockId>;
+    type operator()(const QueuedBlock& block) const { return {block.late_after, block.id}; }
+  };
   struct OrderKey {
     using type = BlockOrder;
     type operator()(const QueuedBlock& block) const { return block.order(); }
   };
   struct AgeKey {
-    using type = BlockId;
-    type operator()(const QueuedBlock& block) const { return block.id; }
+    using type = BlockAge;
+    type operator()(const QueuedBlock& block) const { return block.age(); }
   };
   struct AheadKey {
     using type = std::pair<bool, BlockId>;
@@ -170,6 +191,7 @@ class BlockQueue {
   // Handshakes that wait, and blocks with calls that are not granted. The latter can expire.
   BlockSet<WaitingHook, AheadKey> ahead_;
   BlockSet<DeadlineHook, DeadlineKey> deadlines_;
+  BlockSet<LateHook, LateKey> on_time_;  // blocks that may become late
 };
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "sluice/plan.h"
 
@@ -32,7 +33,27 @@ Budget::Budget(const ScheduleOptions& options)
       bytes_(StartingBytes(options)),
       link_bytes_(bytes_),
       plan_bytes_(bytes_) {
-  SetProfile(options.profile);
+  SetOptions(options);
+}
+
+void Budget::SetPacer() {
+  const int64_t start_bytes = start_bytes_.value_or(BufferBudgetBytes(profile_));
+  pacer_.Set(paced_, profile_, {.bytes = bytes_, .link_bytes = link_bytes_, .start_bytes = start_bytes});
+}
+
+void Budget::SetOptions(const ScheduleOptions& options) {
+  const bool limited = options.policy != SchedulePolicy::kUnscheduled;
+  if (std::exchange(limited_, limited) != limited) {
+    bytes_ = link_bytes_ = plan_bytes_ = StartingBytes(options);
+    may_exceed_ = true;
+    class_weights_.clear();
+    until_ = TimePoint::max();
+  }
+  start_bytes_ = options.budget_bytes;
+  profile_ = options.profile;
+  paced_ = options.paced && limited;
+  packet_bytes_ = BufferCostBytes(profile_, profile_.packet_payload_bytes);
+  SetPacer();
 }
 
 void Budget::DrainAborted(TimePoint now, int64_t cost_bytes) {
@@ -58,18 +79,16 @@ void Budget::Lend(const BudgetLease& lease) {
   link_bytes_ = lease.link_bytes;
   plan_bytes_ = lease.plan_bytes;
   may_exceed_ = lease.may_exceed;
+  class_weights_ = lease.class_weights;
   until_ = lease.until;
+  SetPacer();
 }
 
 void Budget::EndLease(TimePoint now) {
   if (!limited_ || now < until_) return;
   bytes_ = 0;
   may_exceed_ = false;
-}
-
-void Budget::SetProfile(const LinkProfile& profile) {
-  profile_ = profile;
-  packet_bytes_ = BufferCostBytes(profile, profile.packet_payload_bytes);
+  SetPacer();
 }
 
 }  // namespace sluice

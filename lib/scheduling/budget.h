@@ -4,9 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <vector>
 
 #include "sluice/schedule.h"
 
+#include "lib/scheduling/pacer.h"
 #include "lib/scheduling/schedule_events.h"
 
 namespace sluice {
@@ -21,9 +24,12 @@ class Budget {
  public:
   explicit Budget(const ScheduleOptions& options);
 
-  // Returns whether `bytes` fit in addition to the bytes in flight. Bytes of slow workers count as at most a third of
-  // the budget, or as one packet. The rest of their outstanding bytes is not on the wire, and arrives slowly.
-  bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_ + UncountedBytes(); }
+  // Returns whether `bytes` fit in addition to the bytes in flight, and to the bytes on a paced path. Bytes of slow
+  // workers count as at most a third of the budget, or as one packet. The rest of their outstanding bytes is not on the
+  // wire, and arrives slowly.
+  bool HasRoom(int64_t bytes) const {
+    return bytes <= bytes_ + pacer_.pipe_bytes() - in_flight_bytes_ + UncountedBytes();
+  }
   // Returns whether nothing is in flight except early bytes, handshakes, and bytes of slow workers. All other bytes
   // arrive, stall or drain in time. Early bytes may not. Handshakes with dead hosts follow each other: when some have
   // stalled, the next ones begin. Slow workers always have outstanding bytes, few of which are on the wire.
@@ -51,13 +57,19 @@ class Budget {
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }
 
   void Set(int64_t bytes);  // charges above the new budget only drain
-  void SetProfile(const LinkProfile& profile);
+  // Call it before each event.
+  void Advance(TimePoint now) { pacer_.Advance(now); }
+  const Pacer& pacer() const { return pacer_; }
+  void Pace(int64_t granted_cost_bytes) { pacer_.Take(granted_cost_bytes); }
+  // The budget stays, except after a change from or to unscheduled: then it begins again.
+  void SetOptions(const ScheduleOptions& options);
   void Lend(const BudgetLease& lease);
   void EndLease(TimePoint now);  // does nothing before its end
   int64_t bytes() const { return bytes_; }
   int64_t bytes_at(TimePoint now) const { return now < until_ ? bytes_ : 0; }
   int64_t link_bytes() const { return link_bytes_; }
   int64_t plan_bytes() const { return plan_bytes_; }
+  const std::vector<double>& class_weights() const { return class_weights_; }  // as in BudgetLease
   int64_t in_flight_bytes() const { return in_flight_bytes_; }
   int64_t early_bytes() const { return early_bytes_; }
   int64_t slow_bytes() const { return slow_bytes_; }
@@ -68,18 +80,24 @@ class Budget {
   bool limited() const { return limited_; }
 
  private:
+  void SetPacer();
+
   struct Draining {
     TimePoint until;
     int64_t cost_bytes;
   };
 
-  const bool limited_;  // false: unscheduled
+  bool limited_;  // false: unscheduled
   int64_t bytes_;
-  int64_t link_bytes_;  // the whole budget, of which `bytes_` is a part
-  int64_t plan_bytes_;  // from BudgetLease, like the next two
+  int64_t link_bytes_;                  // the whole budget, of which `bytes_` is a part
+  int64_t plan_bytes_;                  // from BudgetLease, like the next two
+  std::optional<int64_t> start_bytes_;  // ScheduleOptions::budget_bytes; empty: the buffer of the profile
   bool may_exceed_ = true;
+  std::vector<double> class_weights_;
   TimePoint until_ = TimePoint::max();
   LinkProfile profile_;
+  bool paced_ = false;
+  Pacer pacer_;
   int64_t in_flight_bytes_ = 0;  // including draining_
   int64_t early_bytes_ = 0;      // the early part of in_flight_bytes_
   int64_t slow_bytes_ = 0;       // the part of slow workers

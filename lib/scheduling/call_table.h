@@ -9,6 +9,7 @@
 
 #include "sluice/time_point.h"
 
+#include "lib/scheduling/link_observer.h"
 #include "lib/scheduling/schedule_events.h"
 
 namespace sluice {
@@ -40,6 +41,7 @@ struct CallProgress {
   bool aborted = false;           // kAbort was sent to the caller; only OnFinished is missing
   bool was_ready = false;         // the prefix of its first message has arrived
   bool silent = false;            // in flight, and no bytes are expected; counted by SentCalls
+  bool unbounded = false;         // all of its messages may come without a grant: it left unscheduled
   bool unwanted = false;          // the caller has abandoned it, and its stream is still open
   bool stalled = false;           // outstanding bytes, except early ones, are no longer charged
   int64_t header_wire_bytes = 0;  // bytes of headers before the response was ready; 0 once observed
@@ -89,6 +91,8 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, AgeHook, HeldH
   int64_t owed_bytes = 0;           // cost of the outstanding bytes whose prefix has arrived
   int64_t asked_bytes = 0;          // cost of the bytes that are still to come
   bool owes = false;                // bytes are granted and ready at the worker, stalled or not
+
+  ObservedResponse observed;  // unscheduled
 
   TimePoint stalls_at;
   TimePoint held_since;

@@ -7,10 +7,8 @@
 
 namespace sluice {
 
-Dispatcher::Dispatcher(const ScheduleOptions& options, LiveCalls& calls, const Admission& admission, BatchSlots& slots)
-    : batched_(options.policy == SchedulePolicy::kBatches),
-      granting_(options.policy == SchedulePolicy::kGrants),
-      calls_(calls),
+Dispatcher::Dispatcher(LiveCalls& calls, const Admission& admission, BatchSlots& slots)
+    : calls_(calls),
       blocks_(calls.blocks()),
       workers_(calls.workers()),
       budget_(calls.budget()),
@@ -23,7 +21,7 @@ Dispatcher::Dispatcher(const ScheduleOptions& options, LiveCalls& calls, const A
       slots_(slots) {}
 
 void Dispatcher::Dispatch(TimePoint now, std::vector<Action>& actions) {
-  if (granting_) sent_.MarkStragglers(now, window_.StraggleAfter());
+  if (admission_.granting()) sent_.MarkStragglers(now, window_.StraggleAfter());
   // Repeat after a worker was found late. That makes room: its next part is smaller, and not all of its bytes count.
   int64_t late_laps = 0;
   do {
@@ -37,9 +35,9 @@ void Dispatcher::Dispatch(TimePoint now, std::vector<Action>& actions) {
 
 TimePoint Dispatcher::NextTimer(TimePoint now) const {
   TimePoint next = slots_.NextSlot(now);
-  if (WaitsForRoom()) next = std::min(next, laps_.next_late());
+  if (WaitsForRoom()) next = std::min({next, laps_.next_late(), budget_.pacer().opens_at()});
   // While a response is in flight the link has work, and the event that ends the response checks the stragglers, too.
-  if (granting_ && (queue_.empty() ? blocks_.calls(Call::Phase::kWaiting) > 0 : budget_.idle())) {
+  if (admission_.granting() && (queue_.empty() ? blocks_.calls(Call::Phase::kWaiting) > 0 : budget_.idle())) {
     next = std::min(next, sent_.NextStraggler(window_.StraggleAfter()));
   }
   for (const size_t traffic_class : order_.classes()) {
@@ -59,7 +57,7 @@ int64_t Dispatcher::NeedBytes(TimePoint now) const {
 }
 
 bool Dispatcher::WaitsForRoom() const {
-  return !queue_.empty() || blocks_.first_ahead() != nullptr || (!batched_ && blocks_.any_waiting());
+  return !queue_.empty() || blocks_.first_ahead() != nullptr || (!slots_.batched() && blocks_.any_waiting());
 }
 
 // Returns false if a handshake needs room first. A handshake that waits for the share of all handshakes stops nothing:
@@ -77,7 +75,7 @@ bool Dispatcher::SendAhead(TimePoint now, std::vector<Action>& actions) {
 bool Dispatcher::DispatchNext(TimePoint now, std::vector<Action>& actions) {
   for (const size_t traffic_class : order_.classes()) {
     const QueuedBlock* const waiting = order_.NextWaiting(traffic_class);
-    const bool request_first = !batched_ && waiting != nullptr && !order_.ReadyPrecedes(*waiting);
+    const bool request_first = !slots_.batched() && waiting != nullptr && !order_.ReadyPrecedes(*waiting);
     if (request_first && SendNext(traffic_class, now, actions)) return true;
   }
   if (GrantNext(now, actions) || GrantEarly(now, actions)) return true;
@@ -89,6 +87,7 @@ bool Dispatcher::GrantNext(TimePoint now, std::vector<Action>& actions) {
   Call* const call = order_.NextReady(now);
   if (call == nullptr) return false;
   if (!workers_.LookAt(*call->worker, now)) return true;
+  if (!budget_.pacer().open()) return false;
   const int64_t bytes = admission_.GrantOf(*call);
   if (!admission_.HasRoomForGrant(*call, bytes)) return false;
   calls_.Grant(*call, bytes, now);
@@ -106,7 +105,7 @@ bool Dispatcher::GrantEarly(TimePoint now, std::vector<Action>& actions) {
     return true;
   }
   const std::optional<int64_t> bytes = admission_.EarlyBytes(*call);
-  if (!bytes.has_value()) return false;
+  if (!bytes.has_value() || !budget_.pacer().open()) return false;
   calls_.GrantEarly(*call, *bytes, now);
   actions.push_back({Action::Kind::kGrant, call->id, call->tag, *bytes});
   return true;
@@ -115,17 +114,18 @@ bool Dispatcher::GrantEarly(TimePoint now, std::vector<Action>& actions) {
 bool Dispatcher::SendNext(size_t traffic_class, TimePoint now, std::vector<Action>& actions) {
   QueuedBlock* block = order_.NextWaiting(traffic_class);
   if (block == nullptr) return false;
-  if (batched_) block = &slots_.NextBlock(*block);
-  if (batched_ && !slots_.MayLeave(*block, now)) return false;
+  if (slots_.batched()) block = &slots_.NextBlock(*block);
+  if (slots_.batched() && !slots_.MayLeave(*block, now)) return false;
   Call& call = block->waiting.front();
   if (!workers_.LookAt(*call.worker, now)) {
     workers_.Hold(call, now);
     return true;
   }
   // The look may have let a held call go that comes first now.
-  if (&call != &block->waiting.front() || (!batched_ && block != order_.NextWaiting(traffic_class))) return true;
+  if (&call != &block->waiting.front() || (!slots_.batched() && block != order_.NextWaiting(traffic_class)))
+    return true;
   const std::optional<int64_t> bytes = admission_.BytesWithRequest(call, now);
-  if (!bytes.has_value()) return false;
+  if (!bytes.has_value() || (*bytes > 0 && !budget_.pacer().open())) return false;
   Send(call, *bytes, now, actions);
   return true;
 }
@@ -133,7 +133,7 @@ bool Dispatcher::SendNext(size_t traffic_class, TimePoint now, std::vector<Actio
 void Dispatcher::Send(Call& call, int64_t bytes, TimePoint now, std::vector<Action>& actions) {
   QueuedBlock& block = *call.block;
   calls_.Send(call, bytes, now);
-  if (batched_ && !block.ahead) slots_.Left(block, call, now);
+  if (slots_.batched() && !block.ahead) slots_.Left(block, call, now);
   actions.push_back({Action::Kind::kSend, call.id, call.tag, bytes});
 }
 

@@ -24,7 +24,7 @@ namespace sluice {
 // and is passed over, because it waits for its worker and not for the link.
 class Dispatcher {
  public:
-  Dispatcher(const ScheduleOptions& options, LiveCalls& calls, const Admission& admission, BatchSlots& slots);
+  Dispatcher(LiveCalls& calls, const Admission& admission, BatchSlots& slots);
 
   // Sends and grants all that may go now, and appends the actions. Call it at the end of each event.
   void Dispatch(TimePoint now, std::vector<Action>& actions);
@@ -44,8 +44,6 @@ class Dispatcher {
   bool SendNext(size_t traffic_class, TimePoint now, std::vector<Action>& actions);
   void Send(Call& call, int64_t bytes, TimePoint now, std::vector<Action>& actions);
 
-  const bool batched_;
-  const bool granting_;
   LiveCalls& calls_;
   BlockQueue& blocks_;
   QueuedWorkers& workers_;

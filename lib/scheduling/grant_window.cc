@@ -21,10 +21,11 @@ constexpr double kMaxStraggleDrains = 8;
 // Before the first response the think time of the workers is unknown, so start from the stall timeout.
 GrantWindow::GrantWindow(const ScheduleOptions& options)
     : classes_(options.class_count()), wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
-  SetProfile(options.profile);
+  SetProfile(options.profile, options.paced);
 }
 
-void GrantWindow::SetProfile(const LinkProfile& profile) {
+void GrantWindow::SetProfile(const LinkProfile& profile, bool paced) {
+  paced_ = paced;
   profile_ = profile;
   bytes_per_ns_ = profile.capacity_bytes_per_second / 1e9;
   SetHeaderBytes();
@@ -57,7 +58,8 @@ int64_t GrantWindow::Window(const Responses& responses, double share, int64_t bu
   const int64_t most = std::max(static_cast<int64_t>(std::ceil(share * static_cast<double>(most_of_all))), least);
   if (!responses.known) return most;
   // If the path holds more than the budget, one round trip takes one budget.
-  const double taken_per_ns = std::min(bytes_per_ns_, static_cast<double>(budget_bytes) / rtt_ns_);
+  const double budget_per_ns = static_cast<double>(budget_bytes) / rtt_ns_;
+  const double taken_per_ns = paced_ ? bytes_per_ns_ : std::min(bytes_per_ns_, budget_per_ns);
   const double thinking = std::ceil(share * responses.ready_latency_ns * taken_per_ns / responses.answer_bytes);
   return static_cast<int64_t>(std::clamp(thinking + stock, 1.0, static_cast<double>(most)));
 }
@@ -70,6 +72,7 @@ void GrantWindow::SetHeaderBytes() {
 }
 
 void GrantWindow::ObserveHeaders(int64_t wire_bytes) {
+  if (wire_bytes < 1) return;
   const auto bytes = static_cast<double>(wire_bytes);
   const double weight = header_wire_bytes_ > 0 ? kMeanWeight : 1;
   header_wire_bytes_ += weight * (bytes - header_wire_bytes_);

@@ -22,7 +22,7 @@ class GrantWindow {
   explicit GrantWindow(const ScheduleOptions& options);
 
   // Keeps the measurements of the workers.
-  void SetProfile(const LinkProfile& profile);
+  void SetProfile(const LinkProfile& profile, bool paced);
   // Sets the whole budget of the link, which may be larger than the profile's buffer.
   void SetBudget(int64_t link_bytes);
 
@@ -57,7 +57,7 @@ class GrantWindow {
   int64_t LargeHeaderBytes(int64_t requests) const { return requests * (header_bytes_ - usual_header_bytes_); }
 
   // Records the size of the headers of one response. Metadata of some KB, or an error with details, takes more than
-  // kReadyHeaderBytes, and flow control does not hold headers back.
+  // kReadyHeaderBytes, and flow control does not hold headers back. Ignores sizes below 1.
   void ObserveHeaders(int64_t wire_bytes);
 
   // Records a response of a class: the time from its request until it was ready, and its cost on the link.
@@ -81,6 +81,7 @@ class GrantWindow {
   void SetStraggleAfter(double wanted_ns);
 
   double bytes_per_ns_ = 0;
+  bool paced_ = false;
   int64_t header_bytes_ = 0;
   int64_t usual_header_bytes_ = 0;
   LinkProfile profile_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -18,12 +19,20 @@ absl::Status CheckAtLeastOne(absl::string_view field, int64_t value) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " is below 1"));
 }
 
-absl::Status CheckLease(const BudgetLease& lease) {
+absl::Status CheckLease(const BudgetLease& lease, size_t classes) {
   if (absl::Status status = CheckAtLeastOne("link_bytes", lease.link_bytes); !status.ok()) return status;
   for (const auto& [field, bytes] : {std::pair("bytes", lease.bytes), std::pair("plan_bytes", lease.plan_bytes)}) {
     if (bytes >= 0 && bytes <= lease.link_bytes) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(field, ": ", bytes, " is outside of 0 to link_bytes: ", lease.link_bytes));
+  }
+  if (!lease.class_weights.empty() && lease.class_weights.size() != classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("class_weights: there are ", lease.class_weights.size(), ", and ", classes, " classes"));
+  }
+  for (const double weight : lease.class_weights) {
+    if (weight > 0 && std::isfinite(weight)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("class_weights: ", weight, " is not above 0"));
   }
   return absl::OkStatus();
 }
@@ -34,11 +43,7 @@ absl::Status CheckSize(int64_t response_bytes) {
       absl::StrCat("response_bytes: ", response_bytes, " is outside of 0 to ", kMaxResponseBytes));
 }
 
-absl::Status CheckWindow(const CallRequest& call, SchedulePolicy policy) {
-  if (policy != SchedulePolicy::kGrants && policy != SchedulePolicy::kRolling) {
-    return absl::InvalidArgumentError(absl::StrCat("window_bytes: the policy ", std::string(SchedulePolicyName(policy)),
-                                                   " has no turns for byte tunnels; grants and rolling have"));
-  }
+absl::Status CheckWindow(const CallRequest& call) {
   if (call.window_bytes >= 1 && call.window_bytes <= call.response_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("window_bytes: ", call.window_bytes, " is outside of 1 to response_bytes: ", call.response_bytes));
@@ -57,8 +62,6 @@ std::string NamesOf(const std::vector<TrafficClass>& classes) {
 
 LinkSchedule::LinkSchedule(const ScheduleOptions& options)
     : options_(options),
-      batched_(options.policy == SchedulePolicy::kBatches),
-      granting_(options.policy == SchedulePolicy::kGrants),
       slots_(options_),
       calls_(options_),
       blocks_(calls_.blocks()),
@@ -66,8 +69,9 @@ LinkSchedule::LinkSchedule(const ScheduleOptions& options)
       workers_(calls_.workers()),
       sent_(calls_.sent()),
       order_(calls_.order()),
+      observer_(calls_.observer()),
       admission_(options_, calls_),
-      dispatcher_(options_, calls_, admission_, slots_) {
+      dispatcher_(calls_, admission_, slots_) {
   assert(options.Validate().ok());
 }
 
@@ -84,7 +88,7 @@ absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const Cal
     const CallId call = calls_.Queue(block, calls[i], opens_slot, now_);
     if (ids != nullptr) (*ids)[i] = call;
   };
-  if (batched_) {
+  if (slots_.batched()) {
     slots_.Deal(block, calls, budget_.plan_bytes(), queue);
   } else {
     for (size_t i = 0; i < calls.size(); ++i) queue(i, false);
@@ -122,7 +126,7 @@ absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallReque
   for (const CallRequest& call : calls) {
     if (absl::Status status = CheckSize(call.response_bytes); !status.ok()) return status;
     if (call.window_bytes == 0) continue;
-    if (absl::Status status = CheckWindow(call, options_.policy); !status.ok()) return status;
+    if (absl::Status status = CheckWindow(call); !status.ok()) return status;
   }
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
   if (count == 1 && calls[0].window_bytes > 0) return absl::OkStatus();
@@ -151,8 +155,8 @@ absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId id, CallRequest 
     return absl::DeadlineExceededError(absl::StrCat("the deadline of block ", id, " has passed"));
   }
   Enter(now, actions);
-  if (batched_) slots_.AddSlot(*block, request.response_bytes, budget_.plan_bytes());
-  const CallId call = calls_.Queue(*block, request, batched_, now_);
+  if (slots_.batched()) slots_.AddSlot(*block, request.response_bytes, budget_.plan_bytes());
+  const CallId call = calls_.Queue(*block, request, slots_.batched(), now_);
   Admit(actions);
   return call;
 }
@@ -160,7 +164,7 @@ absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId id, CallRequest 
 void LinkSchedule::Unpark(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
   if (Call* const call = calls_.Find(id); call != nullptr && call->phase == Phase::kParked) {
-    call->opens_slot = batched_;
+    call->opens_slot = slots_.batched();
     calls_.Unpark(*call, now_);
   }
   Admit(actions);
@@ -234,7 +238,8 @@ void LinkSchedule::CancelCall(TimePoint now, CallId id, std::vector<Action>& act
     } else {
       QueuedBlock& block = *call->block;
       BatchSlots::PassOn(*call);
-      EndUnsent(*call, Action::Kind::kDrop, actions);
+      actions.push_back({Action::Kind::kDrop, call->id, call->tag});
+      calls_.EndUnsent(*call, now_);
       OnCallGone(block);
     }
   }
@@ -263,11 +268,6 @@ absl::Status LinkSchedule::SetBudget(TimePoint now, int64_t budget_bytes, std::v
 
 absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
-  if (options.policy != options_.policy) {
-    return absl::InvalidArgumentError(absl::StrCat("policy: ", std::string(SchedulePolicyName(options.policy)),
-                                                   " cannot take the place of ",
-                                                   std::string(SchedulePolicyName(options_.policy))));
-  }
   if (options.stall_timeout != options_.stall_timeout) {
     return absl::InvalidArgumentError(absl::StrCat("stall_timeout: ", absl::FormatDuration(options.stall_timeout),
                                                    " cannot take the place of ",
@@ -278,16 +278,17 @@ absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& opt
         absl::StrCat("classes: ", NamesOf(options.classes), " cannot take the place of ", NamesOf(options_.classes)));
   }
   Enter(now, actions);
+  const SchedulePolicy policy_before = options_.policy;
   options_ = options;
-  calls_.SetProfile(options_.profile);
+  calls_.OnOptionsChanged(policy_before, now_);
   slots_.OnOptionsChanged();
-  calls_.OnBudgetChanged(now_);
+  if (options_.policy != policy_before) slots_.OnPolicyChanged(blocks_, budget_.plan_bytes());
   Admit(actions);
   return absl::OkStatus();
 }
 
 absl::Status LinkSchedule::SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions) {
-  if (absl::Status status = CheckLease(lease); !status.ok()) return status;
+  if (absl::Status status = CheckLease(lease, options_.class_count()); !status.ok()) return status;
   Enter(now, actions);
   budget_.Lend(lease);
   budget_.EndLease(now_);
@@ -298,8 +299,10 @@ absl::Status LinkSchedule::SetLease(TimePoint now, const BudgetLease& lease, std
 
 void LinkSchedule::Enter(TimePoint now, std::vector<Action>& actions) {
   now_ = std::max(now_, now);
+  budget_.Advance(now_);
   budget_.EndLease(now_);
   budget_.Drain(now_);
+  calls_.order().MoveLate(now_);
   // Release stalled bytes: if they were lost, the link would be idle until a retransmission timeout.
   while (Call* const call = calls_.TakeStalled(now_)) {
     actions.push_back({Action::Kind::kStall, call->id, call->tag});
@@ -329,15 +332,13 @@ void LinkSchedule::EndBlock(QueuedBlock& block, Action::Kind kind, std::vector<A
   // The end of one call may let a held call go, which then waits.
   while (!block.waiting.empty() || !block.held.empty() || !block.parked.empty()) {
     for (CallList* calls : {&block.waiting, &block.held, &block.parked}) {
-      while (!calls->empty()) EndUnsent(calls->front(), kind, actions);
+      while (!calls->empty()) {
+        actions.push_back({kind, calls->front().id, calls->front().tag});
+        calls_.EndUnsent(calls->front(), now_);
+      }
     }
   }
   OnCallGone(block);
-}
-
-void LinkSchedule::EndUnsent(Call& call, Action::Kind kind, std::vector<Action>& actions) {
-  actions.push_back({kind, call.id, call.tag});
-  calls_.EndUnsent(call, now_);
 }
 
 // Reports the abort to the caller once.
@@ -353,10 +354,12 @@ void LinkSchedule::OnCallGone(QueuedBlock& block) {
   if (block.ended()) blocks_.Remove(block);
 }
 
+// Bytes on a long path are not in the buffer, which processes share.
 LinkDemand LinkSchedule::Demand(TimePoint now) const {
+  const int64_t buffered_bytes = std::max<int64_t>(budget_.in_flight_bytes() - budget_.pacer().pipe_bytes(), 0);
   LinkDemand demand{.limit_bytes = budget_.bytes_at(std::max(now, now_)),
                     .demand_bytes = blocks_.AllWork().remaining_bytes,
-                    .in_flight_bytes = budget_.in_flight_bytes() + admission_.HeaderBytes(),
+                    .in_flight_bytes = buffered_bytes + admission_.HeaderBytes(),
                     .need_bytes = dispatcher_.NeedBytes(now_),
                     .received_bytes = calls_.laps().received_bytes(),
                     .oldest_block = 0,
@@ -364,6 +367,11 @@ LinkDemand LinkSchedule::Demand(TimePoint now) const {
   if (const QueuedBlock* block = blocks_.oldest()) {
     demand.oldest_block = block->id;
     demand.oldest_since = block->since;
+  }
+  for (size_t i = 0; i < options_.classes.size(); ++i) {
+    demand.classes.push_back({.weight = options_.classes[i].weight,
+                              .demand_bytes = blocks_.WorkUpTo(i, BlockOrder::kRanks - 1).remaining_bytes,
+                              .received_bytes = order_.received_bytes(i)});
   }
   return demand;
 }
@@ -389,9 +397,10 @@ TrafficClassState LinkSchedule::ClassState(size_t traffic_class) const {
   const GrantWindow& window = calls_.window();
   return {.waiting_calls = blocks_.waiting_calls(traffic_class),
           .received_bytes = order_.received_bytes(traffic_class),
-          .grant_window = granting_ ? window.Requests(budget_.bytes(), traffic_class, 1) : 0,
-          .least_grant_window =
-              granting_ ? window.Requests(budget_.bytes(), traffic_class, order_.ShareOf(traffic_class)) : 0};
+          .grant_window = admission_.granting() ? window.Requests(budget_.bytes(), traffic_class, 1) : 0,
+          .least_grant_window = admission_.granting()
+                                    ? window.Requests(budget_.bytes(), traffic_class, order_.ShareOf(traffic_class))
+                                    : 0};
 }
 
 ScheduleState LinkSchedule::State() const {
@@ -402,13 +411,14 @@ ScheduleState LinkSchedule::State() const {
           .in_flight_calls = blocks_.calls(Phase::kInFlight),
           .ungranted_calls = blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady),
           .straggling_calls = sent_.stragglers(),
-          .grant_window = granting_ ? calls_.window().Requests(budget_.bytes()) : 0,
+          .grant_window = admission_.granting() ? calls_.window().Requests(budget_.bytes()) : 0,
           .waiting_calls = blocks_.waiting_calls(),
           .parked_calls = blocks_.calls(Phase::kParked),
           .held_calls = blocks_.calls(Phase::kHeld),
           .blocks = blocks_.size(),
           .submitted_calls = calls_.submitted(),
           .ended_calls = calls_.ended(),
+          .late_blocks = order_.late_blocks(),
           .backlogged_time = backlog_.time(),
           .backlogged_bytes = backlog_.bytes()};
 }

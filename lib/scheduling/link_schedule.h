@@ -15,6 +15,7 @@
 #include "lib/scheduling/backlog.h"
 #include "lib/scheduling/batch_slots.h"
 #include "lib/scheduling/dispatcher.h"
+#include "lib/scheduling/link_observer.h"
 #include "lib/scheduling/live_calls.h"
 #include "lib/scheduling/schedule_events.h"
 
@@ -28,8 +29,9 @@ namespace sluice {
 // before the time of the last event, that time is used instead. An event that returns an error appends no actions.
 //
 // Bytes that are granted and not received may be in the port buffer, so a call is charged for exactly these bytes. At
-// every admission all charges fit the budget, or one call is alone. A granted byte cannot be revoked; if the budget
-// shrinks, charges only drain. Charges exceed the budget only after a stall, which is counted.
+// every admission all charges fit the budget, or one call is alone; a paced link has more on the way. A granted byte
+// cannot be revoked; if the budget shrinks, charges only drain. Charges exceed the budget only after a stall, which is
+// counted.
 //
 // One block is next, by ServiceOrder: the shortest one, or the oldest one. Its calls leave in order (batches deal a
 // block into slots). In batches a request leaves only when its time has come. In all policies it leaves when the bytes
@@ -60,7 +62,6 @@ class LinkSchedule {
  public:
   explicit LinkSchedule(const ScheduleOptions& options);  // must be valid
   LinkSchedule(const LinkSchedule&) = delete;             // its parts refer to each other
-  LinkSchedule& operator=(const LinkSchedule&) = delete;
 
   // Queues a block of calls. TimePoint::max() means no deadline. `ids`, if given, receives the ids of the calls in the
   // order of `calls`. Returns ResourceExhausted if the queue has no room for all calls now. Returns InvalidArgument if
@@ -145,9 +146,16 @@ class LinkSchedule {
   WorkerLoad Load(uint32_t worker) const;
   void ForgetWorker(uint32_t worker) { workers_.Forget(worker); }
 
+  // Unscheduled only. Observation returns what a schedule would have changed. OnSilence reports that TCP has
+  // seen losses of packets of these workers, although calls of theirs are out.
+  const LinkObservation& Observation() const { return observer_.observation(); }
+  void OnSilence(absl::Span<const uint32_t> workers) { observer_.OnSilence(workers); }
+
   // Replaces the options, except budget_bytes (see SetBudget). Calls that are queued or out keep their charge until
-  // some of their bytes are granted or received. Returns InvalidArgument like ScheduleOptions::Validate, and for a
-  // different policy or stall_timeout; then nothing has changed.
+  // some of their bytes are granted or received. With a different policy, calls that are out keep what they were
+  // granted, and are charged for it; the budget begins again if the old or the new policy is unscheduled. Returns
+  // InvalidArgument like ScheduleOptions::Validate, and for a different stall_timeout or other names of classes; then
+  // nothing has changed.
   absl::Status Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions);
 
   ScheduleState State() const;
@@ -168,14 +176,11 @@ class LinkSchedule {
   void Admit(std::vector<Action>& actions);
 
   void EndBlock(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions);
-  void EndUnsent(Call& call, Action::Kind kind, std::vector<Action>& actions);
   void Abort(Call& call, std::vector<Action>& actions);
   void OnCallGone(QueuedBlock& block);
   Call* FindOut(CallId id);  // null if the call waits or has ended
 
   ScheduleOptions options_;
-  const bool batched_;
-  const bool granting_;
 
   TimePoint now_ = TimePoint::min();  // of the last event
   Backlog backlog_;
@@ -187,6 +192,7 @@ class LinkSchedule {
   QueuedWorkers& workers_;
   SentCalls& sent_;
   const ServiceOrder& order_;
+  LinkObserver& observer_;
   Admission admission_;
   Dispatcher dispatcher_;
 };

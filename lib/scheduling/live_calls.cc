@@ -6,11 +6,22 @@
 
 namespace sluice {
 
+namespace {
+
+bool Grants(const ScheduleOptions& options) {
+  return options.policy == SchedulePolicy::kGrants;
+}
+
+bool HasShares(const ScheduleOptions& options) {
+  return Grants(options) || options.policy == SchedulePolicy::kRolling;
+}
+
+}  // namespace
+
 LiveCalls::LiveCalls(const ScheduleOptions& options)
-    : granting_(options.policy == SchedulePolicy::kGrants),
+    : options_(options),
       blocks_(options.class_count()),
-      workers_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling,
-               options.class_count(), blocks_, laps_, outstanding_, queue_),
+      workers_(HasShares(options), options.class_count(), blocks_, laps_, outstanding_, queue_),
       budget_(options),
       laps_(budget_),
       outstanding_(options, budget_, laps_),
@@ -18,18 +29,37 @@ LiveCalls::LiveCalls(const ScheduleOptions& options)
       queue_(options.class_count()),
       window_(options),
       sent_(options.class_count()),
-      order_(options, blocks_, workers_, queue_, sent_, budget_) {}
-
-void LiveCalls::SetProfile(const LinkProfile& profile) {
-  budget_.SetProfile(profile);
-  outstanding_.SetProfile(profile);
-  window_.SetProfile(profile);
-}
+      order_(options, blocks_, workers_, queue_, sent_, budget_),
+      observer_(options.profile) {}
 
 void LiveCalls::OnBudgetChanged(TimePoint now) {
   laps_.OnBudgetChanged();
   window_.SetBudget(budget_.link_bytes());
   if (std::exchange(plan_bytes_, budget_.plan_bytes()) == budget_.plan_bytes()) return;
+  workers_.LookAtAll(now);
+}
+
+// Calls that are out keep what they were granted. Without grants a call that is sent waits for nothing: if it is ready,
+// its response has a turn, otherwise it will have one.
+void LiveCalls::OnOptionsChanged(SchedulePolicy policy_before, TimePoint now) {
+  budget_.SetOptions(options_);
+  outstanding_.SetProfile(options_.profile);
+  window_.SetProfile(options_.profile, options_.paced);
+  observer_.SetProfile(options_.profile);
+  OnBudgetChanged(now);
+  if (options_.policy == policy_before) return;
+  if (budget_.limited()) observer_.Stop(now);
+  workers_.SetBounded(HasShares(options_), now);
+  for (QueuedBlock* block = blocks_.oldest(); block != nullptr; block = blocks_.next(*block)) {
+    while (!Grants(options_) && !block->sent.empty()) {
+      Call& call = block->sent.front();
+      sent_.Remove(call);
+      SetPhase(call, Phase::kInFlight);
+    }
+    while (!Grants(options_) && !block->ready.empty()) SetPhase(block->ready.front(), Phase::kInFlight);
+    for (Call& call : block->in_flight) Settle(call, now);
+    order_.Update(*block, now);
+  }
   workers_.LookAtAll(now);
 }
 
@@ -73,7 +103,8 @@ void LiveCalls::Send(Call& call, int64_t bytes, TimePoint now) {
   workers_.LeaveWaiting(call);
   ++call.worker->out_calls;
   call.progress.sent_at = now;
-  if (granting_ && bytes == 0) {
+  call.progress.unbounded = !budget_.limited();
+  if (Grants(options_) && bytes == 0) {
     blocks_.Move(call, Phase::kSent);
     sent_.Add(call, now);
     if (call.may_idle) sent_.KeepFromEarly(call);
@@ -81,6 +112,8 @@ void LiveCalls::Send(Call& call, int64_t bytes, TimePoint now) {
     return;
   }
   GrantUnready(call, bytes, now);
+  if (budget_.limited() || call.block->ahead) return;
+  observer_.OnBegin(now, call.observed, call.worker->id, call.charged_bytes, budget_.in_flight_bytes());
 }
 
 void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
@@ -89,21 +122,16 @@ void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
 }
 
 void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
-  order_.OnGranted(call, outstanding_.Cost(bytes));
-  SetPhase(call, Phase::kInFlight);
   // Unscheduled grants without a bound, so count only the expected bytes as in flight.
   const int64_t granted_bytes = std::min(bytes, call.expected_bytes);
-  if (granting_ && !call.block->ahead) {
+  order_.OnGranted(call, outstanding_.Cost(granted_bytes));
+  SetPhase(call, Phase::kInFlight);
+  if (Grants(options_) && !call.block->ahead) {
     outstanding_.GrantEarly(call, granted_bytes, now);
   } else {
     outstanding_.Grant(call, granted_bytes, now);
   }
   Settle(call, now);
-}
-
-void LiveCalls::ObserveHeaders(Call& call) {
-  const int64_t wire_bytes = std::exchange(call.progress.header_wire_bytes, 0);
-  if (granting_ && wire_bytes > 0) window_.ObserveHeaders(wire_bytes);
 }
 
 void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_bytes, TimePoint now) {
@@ -112,20 +140,28 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_
   // Only the first OnReady is news from the worker. Later ones may only mean that the caller has more room.
   if (first) outstanding_.Hear(*call.worker, now);
   if (first) call.worker->share.OnReady(now - progress.sent_at);
-  if (first) ObserveHeaders(call);
-  if (first && granting_) {
+  if (first) window_.ObserveHeaders(std::exchange(progress.header_wire_bytes, 0));
+  if (first && Grants(options_)) {
     const int64_t answer_bytes = std::max<int64_t>(progress.received_bytes + remaining_bytes + withheld_bytes, 1);
     window_.Observe(now - progress.sent_at, outstanding_.Cost(answer_bytes), call.block->traffic_class);
   }
   progress.remaining_bytes = remaining_bytes;
-  if (!budget_.limited()) progress.outstanding_bytes = remaining_bytes + withheld_bytes;
+  if (progress.unbounded) progress.outstanding_bytes = remaining_bytes + withheld_bytes;
   if (call.phase == Phase::kSent) {
     sent_.Remove(call);
     SetPhase(call, Phase::kReady);
   }
   if (call.phase == Phase::kReady && (call.rest() == 0 || progress.unwanted)) SetPhase(call, Phase::kInFlight);
   if (call.turn == Call::Turn::kNone) call.place = ++last_message_;
+  const int64_t expected_cost = call.charged_bytes;
   Settle(call, now);
+  if (budget_.limited() || call.block->ahead) return;
+  const int64_t more_bytes = call.charged_bytes - expected_cost;
+  if (!call.observed.observed()) {
+    observer_.OnBegin(now, call.observed, call.worker->id, more_bytes, budget_.in_flight_bytes());
+  }
+  observer_.OnReady(now, call.observed, more_bytes, budget_.in_flight_bytes());
+  if (progress.outstanding_bytes == 0) observer_.OnEnd(now, call.observed, budget_.in_flight_bytes());
 }
 
 void LiveCalls::Receive(Call& call, int64_t bytes, TimePoint now) {
@@ -137,6 +173,10 @@ void LiveCalls::Receive(Call& call, int64_t bytes, TimePoint now) {
     outstanding_.Grant(call, bytes, now);
   }
   Settle(call, now);
+  if (!call.observed.observed()) return;
+  observer_.OnReceived(now, call.observed, bytes, budget_.in_flight_bytes());
+  if (call.progress.was_ready && call.progress.outstanding_bytes <= 0)
+    observer_.OnEnd(now, call.observed, budget_.in_flight_bytes());
 }
 
 void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
@@ -165,14 +205,14 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
   outstanding_.Update(call, now);
   if (call.rest() == 0 || progress.aborted) {
     queue_.Remove(call);
-  } else if (call.turn == Call::Turn::kNone && !progress.stalled && budget_.limited()) {
+  } else if (call.turn == Call::Turn::kNone && !progress.stalled) {
     order_.Rank(call);
     queue_.Add(call, now);
   }
   const bool nothing_comes = progress.remaining_bytes == 0 && call.rest() == 0;
   const bool answers =
       call.phase == Phase::kInFlight && !progress.aborted && !call.block->ahead && !call.turn_of_tunnel();
-  sent_.SetSilent(call, granting_ && answers && nothing_comes);
+  sent_.SetSilent(call, Grants(options_) && answers && nothing_comes);
   order_.Update(*call.block, now);
   workers_.LookAt(*call.worker, now);
 }
@@ -196,6 +236,7 @@ void LiveCalls::Abort(Call& call, TimePoint now) {
 void LiveCalls::Unsend(Call& call, TimePoint now) {
   LeaveCounts(call, CallEnd::kArrived, now);
   outstanding_.Release(call, CallEnd::kArrived, now);
+  observer_.OnEnd(now, call.observed, budget_.in_flight_bytes());
   call.progress = {.aborted = call.progress.aborted};
   call.place = 0;
   call.rank = 0;
@@ -212,12 +253,13 @@ void LiveCalls::EndUnsent(Call& call, TimePoint now) {
 }
 
 void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
-  ObserveHeaders(call);
+  window_.ObserveHeaders(std::exchange(call.progress.header_wire_bytes, 0));
   // A short response uses a part of its window. Otherwise tunnels would have less than the share of their class.
   if (call.turn_of_tunnel() && end == CallEnd::kArrived) order_.OnUnused(call, call.outstanding_cost);
   LeaveCounts(call, end, now);
   outstanding_.Update(call, now);
   outstanding_.Release(call, end, now);
+  observer_.OnEnd(now, call.observed, budget_.in_flight_bytes());
   if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
   --call.worker->out_calls;
   ++call.worker->ended_calls;

@@ -10,6 +10,7 @@
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/grant_queue.h"
 #include "lib/scheduling/grant_window.h"
+#include "lib/scheduling/link_observer.h"
 #include "lib/scheduling/outstanding.h"
 #include "lib/scheduling/queued_workers.h"
 #include "lib/scheduling/schedule_events.h"
@@ -27,8 +28,8 @@ class LiveCalls {
   explicit LiveCalls(const ScheduleOptions& options);  // which must outlive it
   LiveCalls(const LiveCalls&) = delete;                // its parts refer to each other
 
-  void SetProfile(const LinkProfile& profile);
   void OnBudgetChanged(TimePoint now);
+  void OnOptionsChanged(SchedulePolicy policy_before, TimePoint now);
 
   // Adds a call, parked or after the waiting calls of its block. The turn of a tunnel is out at once, and waits for its
   // window like a response that is ready.
@@ -68,20 +69,20 @@ class LiveCalls {
   const GrantWindow& window() const { return window_; }
   SentCalls& sent() { return sent_; }
   ServiceOrder& order() { return order_; }
+  LinkObserver& observer() { return observer_; }
 
   void Check() const;  // asserts the invariants
 
  private:
   using Phase = Call::Phase;
 
-  void ObserveHeaders(Call& call);
   void GrantUnready(Call& call, int64_t bytes, TimePoint now);
   void Settle(Call& call, TimePoint now);
   void LeaveCounts(Call& call, CallEnd end, TimePoint now);
   void End(Call& call, TimePoint now);
   void SetPhase(Call& call, Phase phase);
 
-  const bool granting_;
+  const ScheduleOptions& options_;
   CallTable calls_;
   BlockQueue blocks_;
   QueuedWorkers workers_;  // outlives laps_ and queue_, which link workers
@@ -93,6 +94,7 @@ class LiveCalls {
   GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;
   ServiceOrder order_;
+  LinkObserver observer_;      // used by unscheduled only
   uint64_t last_message_ = 0;  // that was ready
   int64_t submitted_ = 0;
   int64_t ended_ = 0;

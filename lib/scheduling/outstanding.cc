@@ -30,8 +30,10 @@ int64_t Outstanding::CostOfGrant(const Call& call, int64_t bytes) const {
 }
 
 void Outstanding::Grant(Call& call, int64_t bytes, TimePoint now) {
+  const int64_t charged_before = call.charged_bytes;
   call.progress.outstanding_bytes += bytes;
   Recharge(call, now, false);
+  budget_.Pace(call.charged_bytes - charged_before);
 }
 
 void Outstanding::GrantEarly(Call& call, int64_t bytes, TimePoint now) {

@@ -24,8 +24,8 @@ struct TurnKey {
   type operator()(const Call& call) const { return {call.block->order(), call.rank, call.place}; }
 };
 struct AgeKey {
-  using type = std::pair<BlockId, uint64_t>;
-  type operator()(const Call& call) const { return {call.block->id, call.place}; }
+  using type = std::pair<BlockAge, uint64_t>;
+  type operator()(const Call& call) const { return {call.block->age(), call.place}; }
 };
 struct HeldKey {
   using type = uint64_t;

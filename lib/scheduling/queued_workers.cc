@@ -1,5 +1,7 @@
 #include "lib/scheduling/queued_workers.h"
 
+#include <utility>
+
 namespace sluice {
 
 QueuedWorkers::QueuedWorkers(bool bounded, size_t class_count, BlockQueue& blocks, WorkerLaps& laps,
@@ -52,6 +54,18 @@ bool QueuedWorkers::LookAt(QueuedWorker& worker, TimePoint now) {
 
 void QueuedWorkers::LookAtAll(TimePoint now) {
   for (auto& [id, worker] : workers_) LookAt(worker, now);
+}
+
+void QueuedWorkers::SetBounded(bool bounded, TimePoint now) {
+  if (std::exchange(bounded_, bounded) == bounded) return;
+  for (auto& [id, worker] : workers_) {
+    worker.bounded = bounded;
+    laps_.Restart(worker, now);
+    for (ClassCalls& calls : worker.classes) {
+      // Without shares no call is held.
+      for (calls.let_go = nullptr; !bounded && !calls.held.empty(); calls.let_go = nullptr) LetGo(calls, now);
+    }
+  }
 }
 
 bool QueuedWorkers::ShrinkLate(TimePoint now) {

@@ -32,6 +32,8 @@ class QueuedWorkers {
   // Updates the worker's share for the time that has passed, and returns whether the worker is open.
   bool LookAt(QueuedWorker& worker, TimePoint now);
   void LookAtAll(TimePoint now);
+  // Gives all workers a share, or takes it. Shares begin again.
+  void SetBounded(bool bounded, TimePoint now);
   // Halves the share of a late worker. Returns false if no worker is late. Call it while a call waits for room.
   bool ShrinkLate(TimePoint now);
 
@@ -48,7 +50,7 @@ class QueuedWorkers {
  private:
   void LetGo(ClassCalls& calls, TimePoint now);
 
-  const bool bounded_;
+  bool bounded_;
   const size_t class_count_;
   BlockQueue& blocks_;
   WorkerLaps& laps_;

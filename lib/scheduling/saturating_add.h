@@ -11,4 +11,8 @@ inline TimePoint SaturatingAdd(TimePoint time, std::chrono::nanoseconds duration
   return time > TimePoint::max() - duration ? TimePoint::max() : time + duration;
 }
 
+inline TimePoint SaturatingSubtract(TimePoint time, std::chrono::nanoseconds duration) {
+  return time < TimePoint::min() + duration ? TimePoint::min() : time - duration;
+}
+
 }  // namespace sluice

@@ -41,8 +41,7 @@ absl::Status CheckClasses(const ScheduleOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("classes: ", classes.size(), " are more than ", TrafficClass::kMaxClasses));
   }
-  const bool shares = options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling;
-  if (!classes.empty() && !shares) {
+  if (!classes.empty() && options.policy == SchedulePolicy::kBatches) {
     return absl::InvalidArgumentError(absl::StrCat("classes: the policy ",
                                                    std::string(SchedulePolicyName(options.policy)),
                                                    " does not share the link; use grants or rolling"));
@@ -107,9 +106,14 @@ absl::Status ScheduleOptions::Validate() const {
   absl::Status status = profile.Validate();
   status.Update(CheckAtLeastOne("budget_bytes", budget_bytes));
   status.Update(CheckAtLeastOne("queue_limit", queue_limit));
+  status.Update(CheckAtLeastOne("queue_bytes", queue_bytes));
   if (record_overhead_bytes < 0) {
     status.Update(
         absl::InvalidArgumentError(absl::StrCat("record_overhead_bytes: ", record_overhead_bytes, " is below 0")));
+  }
+  if (paced && policy == SchedulePolicy::kBatches) {
+    status.Update(
+        absl::InvalidArgumentError("paced: the slots of the policy batches are its pace; use grants or rolling"));
   }
   status.Update(CheckAboveZero("queue_timeout", queue_timeout));
   status.Update(CheckAboveZero("stall_timeout", stall_timeout));

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "sluice/time_point.h"
 
@@ -73,6 +74,16 @@ struct BudgetLease {
   // Whether a call that costs more than `bytes` may go alone, as it may without a lease. Otherwise it waits for a
   // larger lease, since bytes of other processes are in flight, too.
   bool may_exceed = false;
+  // The weights of all classes while the lease is in force, above 0; empty: those of ScheduleOptions.
+  std::vector<double> class_weights;
+};
+
+// How much one class of traffic demands.
+struct ClassDemand {
+  double weight = 1;           // of ScheduleOptions
+  int64_t demand_bytes = 0;    // as in LinkDemand
+  int64_t received_bytes = 0;  // as in LinkDemand
+  friend bool operator==(const ClassDemand&, const ClassDemand&) = default;
 };
 
 // How much of the link the schedule demands and uses at one moment.
@@ -82,9 +93,10 @@ struct LinkDemand {
   int64_t in_flight_bytes = 0;  // bytes that may be in the network now, including expected headers
   // A lease that is enough for the next call and the headers of stragglers; 0 if no call waits.
   int64_t need_bytes = 0;
-  int64_t received_bytes = 0;  // response bytes since the start, in units of the budget
-  BlockId oldest_block = 0;    // the oldest block that has not ended; 0 if there is none
-  TimePoint oldest_since;      // when that block was submitted
+  int64_t received_bytes = 0;        // response bytes since the start, in units of the budget
+  BlockId oldest_block = 0;          // the oldest block that has not ended; 0 if there is none
+  TimePoint oldest_since;            // when that block was submitted
+  std::vector<ClassDemand> classes;  // of ScheduleOptions, in this order
 };
 
 // One worker of the schedule at one moment, in units of the budget.

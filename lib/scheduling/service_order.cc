@@ -4,8 +4,15 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/time/time.h"
+#include "lib/scheduling/saturating_add.h"
+
 namespace sluice {
 namespace {
+
+// Of the time that the bytes of a block take: acknowledgements, late grants, and the bytes of others that have begun. A
+// block that is late by a little at its end has taken the time of another one for nothing.
+constexpr double kOverhead = 1.125;
 
 template <class Event>
 void ForEachTurn(QueuedBlock& block, Event event) {
@@ -21,8 +28,6 @@ void ForEachTurn(QueuedBlock& block, Event event) {
 ServiceOrder::ServiceOrder(const ScheduleOptions& options, BlockQueue& blocks, QueuedWorkers& workers,
                            GrantQueue& queue, SentCalls& sent, const Budget& budget)
     : options_(options),
-      granting_(options.policy == SchedulePolicy::kGrants),
-      may_rank_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling),
       blocks_(blocks),
       workers_(workers),
       queue_(queue),
@@ -34,15 +39,35 @@ ServiceOrder::ServiceOrder(const ScheduleOptions& options, BlockQueue& blocks, Q
 }
 
 void ServiceOrder::Rank(Call& call) const {
-  call.rank = may_rank_ && options_.shortest_first ? BlockOrder::RankOf(call.rest()) : 0;
+  call.rank = may_rank() && options_.shortest_first ? BlockOrder::RankOf(call.rest()) : 0;
+}
+
+int ServiceOrder::RankOf(const QueuedBlock& block) const {
+  const bool ranked = may_rank() && options_.shortest_first && !block.ahead;
+  return ranked ? BlockOrder::RankOf(block.remaining_bytes) : 0;
+}
+
+// If the whole link is at its service. It stays late, unless its calls are cancelled: time passes at least as fast as
+// its bytes can come.
+TimePoint ServiceOrder::LateAfter(const QueuedBlock& block) const {
+  const bool never = !may_rank() || block.ahead || block.deadline == TimePoint::max() || block.remaining_bytes == 0;
+  if (never) return TimePoint::max();
+  const double seconds = static_cast<double>(block.remaining_bytes) / options_.profile.capacity_bytes_per_second;
+  const absl::Duration time = options_.profile.propagation_rtt + absl::Seconds(seconds * kOverhead);
+  return SaturatingSubtract(block.deadline, absl::ToChronoNanoseconds(time));
+}
+
+void ServiceOrder::MoveLate(TimePoint now) {
+  while (QueuedBlock* const block = blocks_.first_late(now)) Update(*block, now);
 }
 
 // The sets that follow this order must not contain the calls of a block while its rank changes. The rank changes each
 // time that half of the block has come, so this takes a constant number of steps a call.
 void ServiceOrder::Update(QueuedBlock& block, TimePoint now) {
-  const bool ranked = may_rank_ && options_.shortest_first && !block.ahead;
-  const int rank = ranked ? BlockOrder::RankOf(block.remaining_bytes) : 0;
+  const bool late = blocks_.SetLateAfter(block, LateAfter(block), now);
+  const int rank = late ? BlockOrder::kLate : RankOf(block);
   if (rank == block.rank) return blocks_.SetRank(block, rank);
+  if (late) ++late_blocks_;
   for (Call& call : block.held) {
     ClassCalls& calls = call.worker->Of(call);
     calls.held.erase(calls.held.iterator_to(call));
@@ -79,8 +104,8 @@ void ServiceOrder::CountOvertaken(const Call& call, int64_t cost_bytes) {
   const size_t traffic_class = call.block->traffic_class;
   const Call* const ready = queue_.oldest(traffic_class);
   const QueuedBlock* const waiting = blocks_.oldest_waiting(traffic_class);
-  const bool overtakes = (ready != nullptr && ready != &call && ready->block->id <= call.block->id) ||
-                         (waiting != nullptr && waiting->id < call.block->id);
+  const bool overtakes = (ready != nullptr && ready != &call && ready->block->age() <= call.block->age()) ||
+                         (waiting != nullptr && waiting->age() < call.block->age());
   int64_t& overtook_bytes = classes_[traffic_class].overtook_bytes;
   overtook_bytes = overtakes ? overtook_bytes + cost_bytes : 0;
 }
@@ -102,7 +127,7 @@ void ServiceOrder::SortTurns() {
 
 // With grants, a request without early bytes costs nothing, and takes no turn.
 bool ServiceOrder::UsesTurn(size_t traffic_class) const {
-  return queue_.first(traffic_class) != nullptr || (!granting_ && blocks_.first_waiting(traffic_class) != nullptr);
+  return queue_.first(traffic_class) != nullptr || (!granting() && blocks_.first_waiting(traffic_class) != nullptr);
 }
 
 bool ServiceOrder::HasTurn(size_t traffic_class) const {
@@ -136,7 +161,7 @@ Call* ServiceOrder::NextEarly() {
 }
 
 QueuedBlock* ServiceOrder::NextWaiting(size_t traffic_class) {
-  if (!granting_ && !HasTurn(traffic_class)) return nullptr;
+  if (!granting() && !HasTurn(traffic_class)) return nullptr;
   return OldestIsDue(traffic_class) ? blocks_.oldest_waiting(traffic_class) : blocks_.first_waiting(traffic_class);
 }
 
@@ -155,13 +180,13 @@ bool ServiceOrder::ReadyPrecedes(const QueuedBlock& block) const {
   }
   const Call* const ready = FirstReady(traffic_class);
   if (ready == nullptr) return false;
-  return OldestIsDue(traffic_class) ? ready->block->id <= block.id : !(block.order() < ready->block->order());
+  return OldestIsDue(traffic_class) ? ready->block->age() <= block.age() : !(block.order() < ready->block->order());
 }
 
 double ServiceOrder::ShareOf(size_t traffic_class) const {
   if (classes_.size() == 1) return 1;
   double sum = 0;
-  for (const TrafficClass& other : options_.classes) sum += other.weight;
+  for (size_t other = 0; other < classes_.size(); ++other) sum += WeightOf(other);
   return WeightOf(traffic_class) / sum;
 }
 

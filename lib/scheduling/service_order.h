@@ -22,7 +22,9 @@ namespace sluice {
 // The next class is the one that got the fewest bytes by weight among the classes that could use them: start-time fair
 // queueing. In a class, the shortest remaining block comes first (BlockOrder), and in a block the shortest message. A
 // quarter of the class is kept for its oldest call: once one budget of bytes has overtaken it, it comes first whatever
-// its size. Without shortest_first, and with batches, blocks are served first come, first served.
+// its size. Without shortest_first, and with batches, blocks are served first come, first served. A block that cannot
+// make its deadline any more comes after all others of its class, and is not its oldest: otherwise it would take the
+// time of a block that can, which would then miss its own.
 //
 // Anchors: SRPT is the order with the least mean time (Schrage, 1968), and Homa keeps a share for the oldest message,
 // too. SFQ (Goyal, Vin and Cheng, 1996) needs no rate of the link. Rejected: the exact remaining bytes as the order.
@@ -35,6 +37,8 @@ class ServiceOrder {
   // Call them after each change of what is still to come of the block, and before a call is added to GrantQueue.
   void Update(QueuedBlock& block, TimePoint now);
   void Rank(Call& call) const;
+  // Moves blocks behind the others that cannot make their deadline any more. Call it before each event.
+  void MoveLate(TimePoint now);
 
   // Records bytes of this cost that are granted to a call. Call it before the call leaves its place.
   void OnGranted(const Call& call, int64_t cost_bytes);
@@ -48,6 +52,8 @@ class ServiceOrder {
   }
   // Returns the cost of what came of the class since the start.
   int64_t received_bytes(size_t traffic_class) const { return classes_[traffic_class].received_bytes; }
+
+  int64_t late_blocks() const { return late_blocks_; }  // have lost their place since the start
 
   // The indices of the classes, by turn. The next OnGranted changes it.
   const std::vector<size_t>& classes() const { return turns_; }
@@ -73,7 +79,12 @@ class ServiceOrder {
     double lead = 0;
   };
 
+  bool granting() const { return options_.policy == SchedulePolicy::kGrants; }
+  bool may_rank() const { return granting() || options_.policy == SchedulePolicy::kRolling; }
+  int RankOf(const QueuedBlock& block) const;
+  TimePoint LateAfter(const QueuedBlock& block) const;
   double WeightOf(size_t traffic_class) const {
+    if (!budget_.class_weights().empty()) return budget_.class_weights()[traffic_class];
     return options_.classes.empty() ? 1 : options_.classes[traffic_class].weight;
   }
   bool OldestIsDue(size_t traffic_class) const { return classes_[traffic_class].overtook_bytes >= budget_.bytes(); }
@@ -86,13 +97,12 @@ class ServiceOrder {
   void SortTurns();
 
   const ScheduleOptions& options_;
-  const bool granting_;
-  const bool may_rank_;
   BlockQueue& blocks_;
   QueuedWorkers& workers_;
   GrantQueue& queue_;
   SentCalls& sent_;
   const Budget& budget_;
+  int64_t late_blocks_ = 0;
   std::vector<ServiceClass> classes_;
   std::vector<size_t> turns_;  // the classes with the smallest lead first
 };

@@ -25,6 +25,13 @@ void WorkerLaps::OnBudgetChanged() {
   long_lap_ = std::max(absl::ToChronoNanoseconds(drains), kMinLongLap);
 }
 
+void WorkerLaps::Restart(QueuedWorker& worker, TimePoint now) {
+  worker.share = WorkerShare();
+  if (worker.bounded) worker.share.OnOwed(LinkAt(now), worker.owed_bytes, 0);
+  Queue(worker);
+  CountSlow(worker);
+}
+
 void WorkerLaps::Update(QueuedWorker& worker, int64_t more_owed_bytes, bool progress, TimePoint now) {
   if (!worker.bounded) return;
   if (more_owed_bytes == 0) return CountSlow(worker);

@@ -20,6 +20,8 @@ class WorkerLaps {
  public:
   explicit WorkerLaps(Budget& budget);
 
+  // Begins the share of a worker again, after a change of `bounded`.
+  void Restart(QueuedWorker& worker, TimePoint now);
   void OnBudgetChanged();  // call it after each change of the budget or of its profile
 
   // Records that the link has received bytes of this cost. Laps count them, and not time.

@@ -13,6 +13,8 @@ struct ShareLease {
   uint64_t id = 0;  // grows by one with each change; a repeated id only prolongs the lease
   int64_t bytes = 0;
   int64_t safe_bytes = 0;  // may be in flight when no daemon divides the link
+  // The weights of the client's classes, in the order of its Join. Empty: the client's own weights.
+  std::vector<double> class_weights;
 };
 
 // The lease of one client, and the earlier leases that the client may still use because messages in both directions may

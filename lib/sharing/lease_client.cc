@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -52,7 +53,7 @@ constexpr nanoseconds kMaxLease = std::chrono::hours(1);
 
 // Another process wrote the lease. `bytes` above `link_bytes` and any `safe_bytes` are not errors: the caller clamps
 // them.
-absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
+absl::Status CheckLease(const v1::LinkLease& lease, size_t classes, TimePoint now) {
   const auto check = [](absl::string_view field, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -61,6 +62,14 @@ absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
   absl::Status status = check("link_bytes", lease.link_bytes(), 1, kMaxLinkBytes);
   status.Update(check("bytes", lease.bytes(), 0, kMaxLinkBytes));
   status.Update(check("valid_ns", lease.valid_ns(), kMinLease.count(), kMaxLease.count()));
+  for (const double weight : lease.class_weights()) {
+    if (weight > 0 && std::isfinite(weight)) continue;
+    status.Update(absl::InvalidArgumentError(absl::StrCat("a lease of the daemon: a class weight is ", weight)));
+  }
+  if (lease.class_weights_size() != 0 && static_cast<size_t>(lease.class_weights_size()) != classes) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat(
+        "a lease of the daemon: there are ", lease.class_weights_size(), " class weights; it must be ", classes)));
+  }
   status.Update(check("report_sent_ns", lease.report_sent_ns(), 0, now.time_since_epoch().count()));
   return status;
 }
@@ -69,9 +78,14 @@ absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
 
 bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block) {
   const bool turned = (reported.demand_bytes > 0) != (now.demand_bytes > 0);
+  const auto same = [](const ClassDemand& a, const ClassDemand& b) {
+    return (a.demand_bytes > 0) == (b.demand_bytes > 0);
+  };
+  const bool classes_turned =
+      !std::equal(reported.classes.begin(), reported.classes.end(), now.classes.begin(), now.classes.end(), same);
   const bool drained = reported.in_flight_bytes > now.limit_bytes && now.in_flight_bytes <= now.limit_bytes;
   const bool lacks = now.need_bytes > now.limit_bytes && now.need_bytes != reported.need_bytes;
-  return turned || drained || lacks || (by_block && reported.oldest_block != now.oldest_block);
+  return turned || classes_turned || drained || lacks || (by_block && reported.oldest_block != now.oldest_block);
 }
 
 absl::Status LeaseClient::Validate(const std::string& socket, const std::string& application, double weight) {
@@ -170,6 +184,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     v1::ToLinkDaemon message;
     message.mutable_hello()->set_application(options_.application);
     message.mutable_hello()->set_weight(options_.weight);
+    for (const std::string& name : options_.classes) message.mutable_hello()->add_classes(name);
     // If this fails, the read below reports the reason.
     SendPacket(socket_.native_handle(), message).IgnoreError();
     report_at_ = now;
@@ -217,7 +232,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   }
 
   void OnLease(const v1::LinkLease& lease) {
-    if (absl::Status sane = CheckLease(lease, Now()); !sane.ok()) return Lose(sane);
+    if (absl::Status sane = CheckLease(lease, options_.classes.size(), Now()); !sane.ok()) return Lose(sane);
     // Count from this process's report, however late the lease is read: the daemon counts from its receipt of that
     // report.
     const TimePoint until = TimePoint(nanoseconds(lease.report_sent_ns())) + nanoseconds(lease.valid_ns());
@@ -230,7 +245,8 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
                     .until = until,
                     .link_bytes = link_bytes_,
                     .plan_bytes = link_bytes_,
-                    .may_exceed = lease_bytes_ == link_bytes_});
+                    .may_exceed = lease_bytes_ == link_bytes_,
+                    .class_weights = {lease.class_weights().begin(), lease.class_weights().end()}});
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       by_block_ = lease.by_block();
@@ -330,6 +346,12 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     report.set_oldest_block(demand.oldest_block);
     if (demand.oldest_block != 0) {
       report.set_oldest_block_age_ns(std::max(now - demand.oldest_since, TimePoint::duration::zero()).count());
+    }
+    for (const ClassDemand& of : demand.classes) {
+      v1::LinkClass& to = *report.add_classes();
+      to.set_weight(of.weight);
+      to.set_demand_bytes(of.demand_bytes);
+      to.set_received_bytes(of.received_bytes);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -17,8 +18,9 @@ class io_context;
 
 namespace sluice {
 
-// Returns whether to report `now` at once instead of with the next regular report. It does if the client became busy or
-// idle, has drained to a smaller lease, or waits for a larger lease. With `by_block` it also does if a block has ended.
+// Returns whether to report `now` at once instead of with the next regular report. It does if the client or one of
+// its classes became busy or idle, if the client has drained to a smaller lease, or waits for a larger lease. With
+// `by_block` it also does if a block has ended.
 bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block);
 
 // The process's side of a shared link: it receives leases from sluice-link, applies them, and reports the demand of the
@@ -33,9 +35,10 @@ class LeaseClient {
     std::string socket;
     std::string application;
     double weight = 1;
-    int64_t start_bytes = 1;          // may be in flight before the first daemon appears; at least 1
-    int64_t link_bytes = 1;           // the budget of the link until the first lease; at least start_bytes
-    std::optional<uid_t> daemon_uid;  // as SharedLinkOptions::daemon_uid
+    std::vector<std::string> classes;  // names of the classes of the schedule; may be empty
+    int64_t start_bytes = 1;           // may be in flight before the first daemon appears; at least 1
+    int64_t link_bytes = 1;            // the budget of the link until the first lease; at least start_bytes
+    std::optional<uid_t> daemon_uid;   // as SharedLinkOptions::daemon_uid
     // Called on the IO thread; `apply` also in the constructor.
     std::function<LinkDemand()> demand;
     std::function<void(const BudgetLease&)> apply;

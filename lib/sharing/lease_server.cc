@@ -42,6 +42,13 @@ TimePoint Now() {
 ShareReport Sanitized(const v1::LinkReport& report, int64_t budget_bytes) {
   const auto within = [](int64_t value, int64_t most) { return std::clamp<int64_t>(value, 0, most); };
   constexpr int64_t kMost = int64_t{1} << 60;
+  std::vector<ClassReport> classes;
+  for (const v1::LinkClass& of : report.classes()) {
+    if (classes.size() == TrafficClass::kMaxClasses) break;
+    classes.push_back({.weight = CheckWeight(of.weight()).ok() ? of.weight() : 1,
+                       .demand_bytes = within(of.demand_bytes(), kMost),
+                       .received_bytes = within(of.received_bytes(), kMost)});
+  }
   return {.acknowledged = report.acknowledged(),
           .limit_bytes = within(report.limit_bytes(), budget_bytes),
           .demand_bytes = within(report.demand_bytes(), kMost),
@@ -49,7 +56,8 @@ ShareReport Sanitized(const v1::LinkReport& report, int64_t budget_bytes) {
           .need_bytes = within(report.need_bytes(), budget_bytes),
           .received_bytes = within(report.received_bytes(), kMost),
           .oldest_block = report.oldest_block(),
-          .oldest_block_age = std::chrono::nanoseconds(within(report.oldest_block_age_ns(), kMost))};
+          .oldest_block_age = std::chrono::nanoseconds(within(report.oldest_block_age_ns(), kMost)),
+          .classes = std::move(classes)};
 }
 
 }  // namespace
@@ -117,6 +125,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     std::string application;  // empty before its hello
     double weight = 0;
     std::string label;
+    std::vector<std::string> class_labels;
     ApplicationCounters counters;
     int64_t report_sent_ns = 0;
     LinkDivider::ClientState state;  // as of the last Count
@@ -201,6 +210,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     }
     absl::Status valid = CheckApplication(message.hello().application());
     valid.Update(CheckWeight(message.hello().weight()));
+    const std::vector<std::string> classes(message.hello().classes().begin(), message.hello().classes().end());
+    valid.Update(CheckClasses(classes));
     if (!valid.ok()) return Refuse(id, SharingRefusal::kProtocol, std::string(valid.message()));
     if (absl::Status bounded = CheckUidWeight(connection.peer.uid, message.hello().weight()); !bounded.ok()) {
       return Refuse(id, SharingRefusal::kUid, std::string(bounded.message()));
@@ -209,8 +220,9 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     connection.application = message.hello().application();
     connection.weight = message.hello().weight();
     connection.label = metrics_.LabelOf(connection.application);
-    connection.counters = metrics_.CountersOf(connection.label);
-    shares_.Join(Now(), id, connection.weight);
+    for (const std::string& name : classes) connection.class_labels.push_back(metrics_.LabelOfClass(name));
+    connection.counters = metrics_.CountersOf(connection.label, connection.class_labels);
+    shares_.Join(Now(), id, connection.weight, classes);
     Announce(SharingEvent::Kind::kJoined, connection);
   }
 
@@ -229,7 +241,10 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   void OnReport(LinkDivider::ClientId id, Connection& connection, const v1::LinkReport& report) {  // with mutex_ held
     const ShareReport sane = Sanitized(report, shares_.options().budget_bytes);
     // Bytes that the process received before it joined are not counted.
-    if (connection.report_sent_ns == 0) connection.state.report.received_bytes = sane.received_bytes;
+    if (connection.report_sent_ns == 0) {
+      connection.state.report.received_bytes = sane.received_bytes;
+      connection.state.report.classes = sane.classes;
+    }
     connection.report_sent_ns = report.sent_ns();
     std::vector<ShareLease> leases;
     shares_.Report(Now(), id, sane, leases);
@@ -277,6 +292,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     message.set_report_sent_ns(report_sent_ns);
     message.set_link_bytes(shares_.options().budget_bytes);
     message.set_safe_bytes(lease.safe_bytes);
+    for (const double weight : lease.class_weights) message.add_class_weights(weight);
     message.set_by_block(shares_.options().mode == SharingMode::kFifo);
   }
 
@@ -292,6 +308,11 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
       count(connection->counters.lease_changes, state.lease_changes - before.lease_changes);
       count(connection->counters.expirations, state.expirations - before.expirations);
       count(connection->counters.received_bytes, state.report.received_bytes - before.report.received_bytes);
+      const auto& classes = connection->counters.class_received_bytes;
+      for (size_t i = 0; i < std::min({classes.size(), state.report.classes.size(), before.report.classes.size()});
+           ++i) {
+        count(classes[i], state.report.classes[i].received_bytes - before.report.classes[i].received_bytes);
+      }
       if (state.expirations > before.expirations) Announce(SharingEvent::Kind::kExpired, *connection);
       if (before.expired && !state.expired) Announce(SharingEvent::Kind::kReturned, *connection);
     }
@@ -348,6 +369,7 @@ std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
   };
   const std::lock_guard<std::mutex> lock(mutex_);
   std::map<std::string, Sums> applications;
+  std::map<std::string, int64_t> class_demand_bytes;
   for (const auto& [id, connection] : connections_) {
     if (connection->application.empty()) continue;
     const LinkDivider::ClientState state = shares_.State(id);
@@ -356,6 +378,10 @@ std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
     sums.lease_bytes += state.lease_bytes;
     sums.demand_bytes += state.report.demand_bytes;
     sums.in_flight_bytes += state.report.in_flight_bytes;
+    for (size_t i = 0; i < connection->class_labels.size(); ++i) {
+      const bool known = i < state.report.classes.size();
+      class_demand_bytes[connection->class_labels[i]] += known ? state.report.classes[i].demand_bytes : 0;
+    }
   }
   const auto family = [&](const char* name, const char* help, int64_t Sums::*field) {
     std::vector<LabelledValue> values;
@@ -377,6 +403,12 @@ std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
       family("sluice_sharing_demand_bytes", "What all calls that have not ended cost.", &Sums::demand_bytes));
   families.push_back(
       family("sluice_sharing_in_flight_bytes", "Bytes in flight, as reported last.", &Sums::in_flight_bytes));
+  if (class_demand_bytes.empty()) return families;
+  std::vector<LabelledValue> class_values;
+  for (const auto& [label, bytes] : class_demand_bytes) class_values.emplace_back(label, bytes);
+  families.push_back(MakeFamily(prometheus::MetricType::Gauge, "sluice_sharing_class_demand_bytes",
+                                "What the calls of a class of traffic that have not ended cost.", "class",
+                                class_values));
   return families;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,36 @@ namespace {
 
 // A lease is prolonged after this fraction of its time.
 constexpr int kProlongShare = 4;
+
+// Each hungry client then has a class with a demand.
+void CompleteClasses(SharingClient& client) {
+  std::vector<ClassReport>& classes = client.report.classes;
+  classes.resize(client.class_names.size());
+  const auto demands = [](const ClassReport& report) { return report.demand_bytes > 0; };
+  if (std::none_of(classes.begin(), classes.end(), demands)) classes[0].demand_bytes = client.report.demand_bytes;
+}
+
+// Sets the weights of the client's classes in its own schedule. Their sum is that of the client's own weights: the
+// schedule adds bytes by weight, and a larger scale would change how far its classes are ahead of each other.
+void SetClassWeights(SharingClient& client, const std::vector<ClassPart>& parts) {
+  if (parts.size() == 1) return;
+  double own = 0;
+  double sum = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    client.class_weights.push_back(static_cast<double>(std::max<int64_t>(parts[i].fair_bytes, 1)));
+    own += client.report.classes[i].weight;
+    sum += client.class_weights.back();
+  }
+  for (double& weight : client.class_weights) weight *= own / sum;
+}
+
+// A change that is worth a message.
+bool WeightsChanged(const SharingClient& client) {
+  constexpr double kMost = 1.125;
+  const auto near = [](double a, double b) { return a <= kMost * b && b <= kMost * a; };
+  return !std::equal(client.class_weights.begin(), client.class_weights.end(), client.sent_class_weights.begin(),
+                     client.sent_class_weights.end(), near);
+}
 
 }  // namespace
 
@@ -60,11 +91,24 @@ LinkDivider::ClientState LinkDivider::State(ClientId client) const {
           .expirations = known.expirations};
 }
 
-void LinkDivider::Join(TimePoint now, ClientId client, double weight) {
+void LinkDivider::Join(TimePoint now, ClientId client, double weight, const std::vector<std::string>& classes) {
   Enter(now);
   Client& joined = clients_[client];
   joined.id = client;
-  joined.weight = weight;
+  joined.weight = joined.share_weight = weight;
+  joined.class_names = classes;
+  if (classes.empty()) joined.class_names = {std::string(kDefaultClass)};
+  IndexClasses();
+}
+
+void LinkDivider::IndexClasses() {
+  std::map<std::string, size_t> indices;
+  for (auto& [id, client] : clients_) {
+    client.class_indices.clear();
+    for (const std::string& name : client.class_names) {
+      client.class_indices.push_back(indices.emplace(name, indices.size()).first->second);
+    }
+  }
 }
 
 void LinkDivider::Leave(TimePoint now, ClientId client, std::vector<ShareLease>& leases) {
@@ -72,6 +116,7 @@ void LinkDivider::Leave(TimePoint now, ClientId client, std::vector<ShareLease>&
   if (const auto found = clients_.find(client); found != clients_.end()) {
     Drain(found->second);
     clients_.erase(found);
+    IndexClasses();
   }
   Divide(leases);
 }
@@ -84,6 +129,7 @@ void LinkDivider::Report(TimePoint now, ClientId client, const ShareReport& repo
   from.lease.Acknowledge(report.acknowledged);
   if (from.alive) turns_.OnReceived(now_, from, report.received_bytes - from.report.received_bytes);
   from.report = report;
+  CompleteClasses(from);
   if (report.need_bytes > 0) from.last_need_bytes = report.need_bytes;
   from.asked_at = now_ - report.oldest_block_age;
   from.alive = true;
@@ -91,7 +137,7 @@ void LinkDivider::Report(TimePoint now, ClientId client, const ShareReport& repo
   Divide(leases);
   if (InGrace()) return;
   if (from.lease.sent() && now_ - from.lease.sent_at() < options_.lease_time / kProlongShare) return;
-  leases.push_back(from.lease.Send(now_, client));
+  leases.push_back(Send(from));
 }
 
 void LinkDivider::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<ShareLease>& leases) {
@@ -128,6 +174,7 @@ void LinkDivider::Expire(Client& client) {
   Drain(client);
   client.alive = false;
   client.report.limit_bytes = client.report.demand_bytes = client.report.in_flight_bytes = 0;
+  for (ClassReport& of : client.report.classes) of.demand_bytes = 0;
   client.lease.Expire();
   client.in_turn = client.waits = false;
   ++client.expirations;
@@ -147,16 +194,87 @@ void LinkDivider::Divide(std::vector<ShareLease>& leases) {
   Grow(served);
   SetSafeShares();
   for (auto& [id, client] : clients_) {
-    if (client.lease.changed() || (client.alive && !client.lease.sent())) leases.push_back(client.lease.Send(now_, id));
+    const bool news = !client.lease.sent() || WeightsChanged(client);
+    if (client.lease.changed() || (client.alive && news)) leases.push_back(Send(client));
   }
 }
 
-void LinkDivider::SetShares() {
+ShareLease LinkDivider::Send(Client& client) const {
+  client.sent_class_weights = client.class_weights;
+  ShareLease lease = client.lease.Send(now_, client.id);
+  lease.class_weights = client.class_weights;
+  return lease;
+}
+
+// Returns the parts of hungry clients.
+std::vector<std::vector<ClassPart>> LinkDivider::PartsOf(const std::vector<Client*>& clients, bool boosted) const {
+  std::vector<ClientClaim> claims;
+  for (const Client* client : clients) {
+    ClientClaim& claim = claims.emplace_back(ClientClaim{.weight = client->weight});
+    if (boosted) claim.boost = turns_.Boost(*client);
+    for (size_t i = 0; i < client->class_indices.size(); ++i) {
+      const ClassReport& report = client->report.classes[i];
+      claim.classes.push_back({client->class_indices[i], report.weight, report.demand_bytes});
+    }
+  }
+  return DivideByClass(options_.budget_bytes, claims);
+}
+
+// Returns whether hungry clients have traffic in several classes. Otherwise only the weights of the clients count.
+bool LinkDivider::SharesByClass() const {
+  if (options_.mode == SharingMode::kFifo) return false;
+  std::optional<size_t> first;
+  for (const auto& [id, client] : clients_) {
+    for (size_t i = 0; client.hungry() && i < client.class_indices.size(); ++i) {
+      if (client.report.classes[i].demand_bytes == 0) continue;
+      if (first.value_or(client.class_indices[i]) != client.class_indices[i]) return true;
+      first = client.class_indices[i];
+    }
+  }
+  return false;
+}
+
+// A client with traffic in one class counts by its weight, like a client without classes. If it has traffic in several
+// classes, a class with a small demand counts by its demand: the others of the client must not use its part.
+void LinkDivider::SetShareWeights() {
+  std::vector<Client*> hungry;
   double weights = 0;
-  for (const auto& [id, client] : clients_) weights += client.hungry() ? client.weight : 0;
   for (auto& [id, client] : clients_) {
-    const double all = client.hungry() ? weights : weights + client.weight;
-    const double part = options_.mode == SharingMode::kFifo ? 1 : client.weight / all;
+    client.share_weight = client.weight;
+    client.class_weights.clear();
+    if (!client.hungry()) continue;
+    hungry.push_back(&client);
+    weights += client.weight;
+  }
+  if (!SharesByClass()) return;
+  const std::vector<std::vector<ClassPart>> parts = PartsOf(hungry, false);
+  double sum = 0;
+  for (size_t i = 0; i < hungry.size(); ++i) {
+    Client& client = *hungry[i];
+    int64_t bytes = 0;
+    int64_t only_bytes = 0;
+    int busy_classes = 0;
+    for (const ClassPart& part : parts[i]) {
+      bytes += part.bytes;
+      if (part.bytes == 0) continue;
+      ++busy_classes;
+      only_bytes = part.EntitledBytes();
+    }
+    if (busy_classes == 1) bytes = only_bytes;
+    SetClassWeights(client, parts[i]);
+    client.share_weight = static_cast<double>(std::max<int64_t>(bytes, 1));
+    sum += client.share_weight;
+  }
+  for (Client* client : hungry) client->share_weight *= weights / sum;
+}
+
+void LinkDivider::SetShares() {
+  SetShareWeights();
+  double weights = 0;
+  for (const auto& [id, client] : clients_) weights += client.hungry() ? client.share_weight : 0;
+  for (auto& [id, client] : clients_) {
+    const double all = client.hungry() ? weights : weights + client.share_weight;
+    const double part = options_.mode == SharingMode::kFifo ? 1 : client.share_weight / all;
     client.share_bytes = static_cast<int64_t>(part * static_cast<double>(options_.budget_bytes));
   }
 }
@@ -165,10 +283,11 @@ void LinkDivider::SetShares() {
 // request again.
 void LinkDivider::SetTargets(const std::vector<Client*>& served) {
   for (auto& [id, client] : clients_) client.target_bytes = 0;
+  const std::vector<double> weights = TargetWeights(served);
   std::vector<ShareClaim> claims;
-  for (const Client* client : served) {
-    const int64_t wanted = std::min(client->report.demand_bytes, options_.budget_bytes);
-    claims.push_back({turns_.EffectiveWeight(*client), client->floor_bytes, std::max(wanted, client->floor_bytes)});
+  for (size_t i = 0; i < served.size(); ++i) {
+    const int64_t wanted = std::min(served[i]->report.demand_bytes, options_.budget_bytes);
+    claims.push_back({weights[i], served[i]->floor_bytes, std::max(wanted, served[i]->floor_bytes)});
   }
   const std::vector<int64_t> shares = DivideByWeight(options_.budget_bytes, claims);
   int64_t left_bytes = options_.budget_bytes;
@@ -191,11 +310,25 @@ void LinkDivider::SetTargets(const std::vector<Client*>& served) {
   }
   // Spread the unused bytes, because clients may need them before the next report.
   const std::vector<Client*>& all = served.empty() ? idle : served;
-  double weights = 0;
-  for (const Client* client : all) weights += client->weight;
+  double all_weights = 0;
+  for (const Client* client : all) all_weights += client->share_weight;
   for (Client* client : all) {
-    client->target_bytes += static_cast<int64_t>(static_cast<double>(left_bytes) * client->weight / weights);
+    client->target_bytes += static_cast<int64_t>(static_cast<double>(left_bytes) * client->share_weight / all_weights);
   }
+}
+
+std::vector<double> LinkDivider::TargetWeights(const std::vector<Client*>& served) const {
+  std::vector<double> weights;
+  if (!SharesByClass()) {
+    for (const Client* client : served) weights.push_back(client->weight * turns_.Boost(*client));
+    return weights;
+  }
+  for (const std::vector<ClassPart>& parts : PartsOf(served, true)) {
+    int64_t bytes = 0;
+    for (const ClassPart& part : parts) bytes += part.bytes;
+    weights.push_back(static_cast<double>(std::max<int64_t>(bytes, 1)));
+  }
+  return weights;
 }
 
 bool LinkDivider::WorthTelling(int64_t before_bytes, int64_t bytes) const {

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/sharing/class_division.h"
 #include "lib/sharing/client_lease.h"
 #include "lib/sharing/link_turns.h"
 #include "lib/sharing/sharing_client.h"
@@ -23,11 +26,13 @@ namespace sluice {
 // therefore fit the budget, however late messages are.
 //
 // A lease is 0 or at least the cost of the client's next call, since a call that does not fit is not sent. If these
-// costs do not all fit the budget, clients take turns. Received bytes are counted against weights and correct the
-// shares, since leases are quantised by the size of grants. See docs/internals/sharing.md.
+// costs do not all fit the budget, clients take turns. Clients share by their classes of traffic (DivideByClass), and a
+// lease has the weights of the client's classes in its own schedule. Received bytes are counted against weights and
+// correct the shares, since leases are quantised by the size of grants. See docs/internals/sharing.md.
 class LinkDivider {
  public:
   using ClientId = uint64_t;  // chosen by the owner, never reused
+  static constexpr std::string_view kDefaultClass = "default";
 
   struct Options {
     int64_t budget_bytes = 0;  // at least 1
@@ -48,7 +53,9 @@ class LinkDivider {
 
   // Events append the resulting leases. Unknown clients are ignored. A `now` before the last event's time counts as
   // that time.
-  void Join(TimePoint now, ClientId client, double weight);  // the client gets a lease when it reports
+  // The client gets a lease when it reports. Clients share the classes that they have by the same name. The reports of
+  // a client without classes have none; its traffic is in the class kDefaultClass.
+  void Join(TimePoint now, ClientId client, double weight, const std::vector<std::string>& classes = {});
   void Leave(TimePoint now, ClientId client, std::vector<ShareLease>& leases);
   void Report(TimePoint now, ClientId client, const ShareReport& report, std::vector<ShareLease>& leases);
   void SetBudget(TimePoint now, int64_t budget_bytes, std::vector<ShareLease>& leases);  // at least 1
@@ -81,6 +88,12 @@ class LinkDivider {
   bool InGrace() const { return now_ < started_at_ + options_.start_grace; }
 
   void Divide(std::vector<ShareLease>& leases);
+  void IndexClasses();
+  ShareLease Send(Client& client) const;
+  std::vector<std::vector<ClassPart>> PartsOf(const std::vector<Client*>& clients, bool boosted) const;
+  std::vector<double> TargetWeights(const std::vector<Client*>& served) const;
+  bool SharesByClass() const;
+  void SetShareWeights();
   void SetShares();
   void SetTargets(const std::vector<Client*>& served);
   void Shrink(const std::vector<Client*>& served);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sluice/schedule.h"
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -34,6 +36,25 @@ absl::Status CheckWeight(double weight) {
   if (weight >= kMinWeight && weight <= kMaxWeight) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("weight: ", weight, " is outside of ", kMinWeight, " to ", kMaxWeight));
+}
+
+absl::Status CheckClasses(const std::vector<std::string>& names) {
+  if (names.size() > TrafficClass::kMaxClasses) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("classes: ", names.size(), " are more than ", TrafficClass::kMaxClasses));
+  }
+  for (const std::string& name : names) {
+    if (name.empty() || name.size() > TrafficClass::kMaxNameBytes ||
+        !std::all_of(name.begin(), name.end(), IsLabelCharacter)) {
+      const std::string quoted = absl::CEscape(name.substr(0, 2 * TrafficClass::kMaxNameBytes));
+      return absl::InvalidArgumentError(
+          absl::StrCat("classes: \"", quoted, "\" is not 1 to ", TrafficClass::kMaxNameBytes, " of [A-Za-z0-9._-]"));
+    }
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("classes: \"", name, "\" comes twice"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sluice

@@ -28,17 +28,17 @@ LinkTurns::LinkTurns(Clients& clients, SharingMode mode, int64_t budget_bytes, s
 
 void LinkTurns::OnReceived(TimePoint now, SharingClient& by, int64_t bytes) {
   if (bytes <= 0) return;
-  by.turn_bytes += bytes;
+  by.turn_bytes += std::min(bytes, TurnBytes() - by.turn_bytes);  // a process may report any number
   by.stalls_at = StallsAt(now);
   const bool counts = Contends(by) || AnyWaits();  // even a small demand takes bytes from waiting clients
   if (!counts) return;
   const auto contends = [&](const SharingClient& client) { return &client == &by || Contends(client); };
   double weights = 0;
-  for (const auto& [id, client] : clients_) weights += contends(client) ? client.weight : 0;
+  for (const auto& [id, client] : clients_) weights += contends(client) ? client.share_weight : 0;
   const double most = kCreditBudgets * static_cast<double>(budget_bytes_);
   for (auto& [id, client] : clients_) {
     if (!contends(client)) continue;
-    double credit = client.credit_bytes + static_cast<double>(bytes) * client.weight / weights;
+    double credit = client.credit_bytes + static_cast<double>(bytes) * client.share_weight / weights;
     if (&client == &by) credit -= static_cast<double>(bytes);
     client.credit_bytes = std::clamp(credit, -most, most);
   }
@@ -83,9 +83,9 @@ TimePoint LinkTurns::NextStall() const {
   return next;
 }
 
-double LinkTurns::EffectiveWeight(const SharingClient& client) const {
-  if (fifo_) return client.weight;
-  return client.weight * std::exp2(client.credit_bytes / (kCreditBudgets * static_cast<double>(budget_bytes_)));
+double LinkTurns::Boost(const SharingClient& client) const {
+  if (fifo_) return 1;
+  return std::exp2(client.credit_bytes / (kCreditBudgets * static_cast<double>(budget_bytes_)));
 }
 
 bool LinkTurns::AnyWaits() const {
@@ -136,7 +136,7 @@ void LinkTurns::EndStalled(TimePoint now) {
 // far they are behind for their weight.
 std::vector<SharingClient*> LinkTurns::HungryInOrder() {
   const auto rank = [this](const SharingClient& client) {
-    const double behind = fifo_ ? 0 : client.credit_bytes / client.weight;
+    const double behind = fifo_ ? 0 : client.credit_bytes / client.share_weight;
     return std::make_tuple(!HasTurn(client), fifo_ ? client.asked_at : TimePoint(), -behind, client.id);
   };
   std::vector<SharingClient*> hungry;

@@ -27,8 +27,8 @@ class LinkTurns {
   // Ends the turns that have stalled, and begins turns. Returns the clients to serve, in order, with their floors.
   std::vector<SharingClient*> Serve(TimePoint now);
   TimePoint NextStall() const;  // when a turn ends unless bytes arrive; TimePoint::max() if no client waits
-  // A client that is behind counts for more, up to twice its weight; a client that is ahead counts for less.
-  double EffectiveWeight(const SharingClient& client) const;
+  // Returns by how much a client counts for more than its weight: up to 2 if it is behind, less than 1 if it is ahead.
+  double Boost(const SharingClient& client) const;
 
  private:
   bool AnyWaits() const;

@@ -3,23 +3,19 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <numeric>
 
 namespace sluice {
 namespace {
 
-std::vector<int64_t> AtLevel(double level, const std::vector<ShareClaim>& claims) {
-  std::vector<int64_t> shares;
-  shares.reserve(claims.size());
-  for (const ShareClaim& claim : claims) {
-    const double wanted = std::min(level * claim.weight, static_cast<double>(claim.cap_bytes));
-    shares.push_back(std::max(static_cast<int64_t>(wanted), claim.floor_bytes));
-  }
-  return shares;
+int64_t ShareAt(double level, const ShareClaim& claim) {
+  const double wanted = std::min(level * claim.weight, static_cast<double>(claim.cap_bytes));
+  return std::max(static_cast<int64_t>(wanted), claim.floor_bytes);
 }
 
-int64_t Sum(const std::vector<int64_t>& shares) {
-  return std::accumulate(shares.begin(), shares.end(), int64_t{0});
+int64_t SumAt(double level, const std::vector<ShareClaim>& claims) {
+  int64_t sum = 0;
+  for (const ShareClaim& claim : claims) sum += ShareAt(level, claim);
+  return sum;
 }
 
 }  // namespace
@@ -31,13 +27,16 @@ std::vector<int64_t> DivideByWeight(int64_t bytes, const std::vector<ShareClaim>
   double low = 0;
   double high = 0;
   for (const ShareClaim& claim : claims) high = std::max(high, static_cast<double>(claim.cap_bytes) / claim.weight);
-  if (std::vector<int64_t> all = AtLevel(std::nextafter(high, INFINITY), claims); Sum(all) <= bytes) return all;
-  for (int step = 0; step < kSteps; ++step) {
+  high = std::nextafter(high, INFINITY);
+  if (SumAt(high, claims) <= bytes) low = high;
+  for (int step = 0; step < kSteps && low < high; ++step) {
     const double middle = low + (high - low) / 2;
-    (Sum(AtLevel(middle, claims)) <= bytes ? low : high) = middle;
+    (SumAt(middle, claims) <= bytes ? low : high) = middle;
   }
-  std::vector<int64_t> shares = AtLevel(low, claims);
-  assert(Sum(shares) <= bytes);
+  std::vector<int64_t> shares;
+  shares.reserve(claims.size());
+  for (const ShareClaim& claim : claims) shares.push_back(ShareAt(low, claim));
+  assert(SumAt(low, claims) <= bytes);
   return shares;
 }
 

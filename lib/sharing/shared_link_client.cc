@@ -1,8 +1,10 @@
 #include "lib/sharing/shared_link_client.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -18,6 +20,12 @@ int64_t StartBytes(const SharedLinkOptions& options, int64_t link_bytes) {
 
 auto FieldsOf(const SharedLinkOptions& options) {
   return std::tie(options.socket, options.application, options.weight, options.start_bytes, options.daemon_uid);
+}
+
+std::vector<std::string> NamesOf(const std::vector<TrafficClass>& classes) {
+  std::vector<std::string> names;
+  for (const TrafficClass& each : classes) names.push_back(each.name);
+  return names;
 }
 
 class SharedLinkLessor final : public BudgetLessor {
@@ -60,6 +68,7 @@ SharedLinkClient::SharedLinkClient(LinkLoop& loop, AsioExecutor& executor, const
       client_(executor.context(), {.socket = options.socket,
                                    .application = options.application,
                                    .weight = options.weight,
+                                   .classes = NamesOf(loop.schedule().options().classes),
                                    .start_bytes = StartBytes(options, link_bytes),
                                    .link_bytes = link_bytes,
                                    .daemon_uid = options.daemon_uid,

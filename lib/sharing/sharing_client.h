@@ -2,13 +2,23 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "sluice/time_point.h"
 
 #include "lib/sharing/client_lease.h"
 
 namespace sluice {
+
+// One class of traffic of a client.
+struct ClassReport {
+  double weight = 1;         // above 0
+  int64_t demand_bytes = 0;  // 0: nothing waits
+  int64_t received_bytes = 0;
+};
 
 // The report of a client. Sizes as in LinkDemand.
 struct ShareReport {
@@ -20,13 +30,16 @@ struct ShareReport {
   int64_t received_bytes = 0;
   uint64_t oldest_block = 0;
   std::chrono::nanoseconds oldest_block_age{0};
+  std::vector<ClassReport> classes;  // in the order of its Join; LinkDivider keeps at least one
 };
 
 // A client of LinkDivider: its last report, its lease, its share and its turn. Used by LinkDivider and LinkTurns only.
 struct SharingClient {
   uint64_t id = 0;
   double weight = 1;
-  bool alive = false;  // has reported, less than a lease time ago
+  std::vector<std::string> class_names;  // at least one
+  std::vector<size_t> class_indices;     // the same index for the same name of all clients
+  bool alive = false;                    // has reported, less than a lease time ago
   ShareReport report;
   TimePoint expires_at;
   TimePoint asked_at;           // fifo: when its oldest block was submitted
@@ -35,7 +48,10 @@ struct SharingClient {
   ClientLease lease;
 
   // The amounts that the client should have.
-  int64_t share_bytes = 0;  // by its weight, among busy clients
+  int64_t share_bytes = 0;            // by its weight, among busy clients
+  double share_weight = 1;            // its weight, or that of its classes that are busy, among busy clients
+  std::vector<double> class_weights;  // of its classes in its own schedule; empty: those that it reports
+  std::vector<double> sent_class_weights;
   int64_t floor_bytes = 0;
   int64_t target_bytes = 0;
   double credit_bytes = 0;  // how far it is behind other clients; negative if it is ahead

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
@@ -19,6 +20,7 @@ struct ApplicationCounters {
   prometheus::Counter* received_bytes = nullptr;
   prometheus::Counter* lease_changes = nullptr;
   prometheus::Counter* expirations = nullptr;
+  std::vector<prometheus::Counter*> class_received_bytes;  // of its classes, in the order of the hello
 };
 
 // The counters of a LeaseServer; one object for each server. Counting is thread-safe; the other functions are for its
@@ -29,15 +31,19 @@ class SharingMetrics {
 
   // Returns the label of an application: its own name, or "other" if the number of labels would be too large.
   std::string LabelOf(const std::string& application);
-  ApplicationCounters CountersOf(const std::string& label);
+  // Same, of a class of traffic.
+  std::string LabelOfClass(const std::string& name);
+  ApplicationCounters CountersOf(const std::string& label, const std::vector<std::string>& class_labels);
   void CountRefusal(SharingRefusal reason) { refusals_[static_cast<size_t>(reason)]->Increment(); }
 
  private:
   prometheus::Family<prometheus::Counter>& received_bytes_;
   prometheus::Family<prometheus::Counter>& lease_changes_;
   prometheus::Family<prometheus::Counter>& expirations_;
+  prometheus::Family<prometheus::Counter>& class_received_bytes_;
   const std::array<prometheus::Counter*, 3> refusals_;
   std::set<std::string> labels_;
+  std::set<std::string> class_labels_;
 };
 
 }  // namespace sluice

@@ -94,14 +94,18 @@ int ReceiveBufferFor(int window_bytes) {
 }
 
 // Each option alone is not enough: a larger buffer does not raise the clamp that the connection began with, and a clamp
-// is overwritten from the buffer.
+// is overwritten from the buffer. A window that was wider cannot be taken back, and the kernel drops packets that the
+// buffer has no room for, so the buffer shrinks only after the clamp has narrowed the window by use.
 void ReceiveWindow::Set(int fd, int window_bytes) {
   const int clamp_bytes = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);
-  if (clamp_bytes == clamp_bytes_ && window_bytes == window_bytes_) return;
+  if (clamp_bytes == clamp_bytes_ && window_bytes == window_bytes_ && wide_bytes_ == 0) return;
   window_bytes_ = window_bytes;
   LearnMemory(fd, clamp_bytes);
+  TcpInfo info;
+  const double advertised = ReadTcpInfo(fd, info) ? info.receive_window_bytes.value_or(0) : 0;
+  wide_bytes_ = advertised > kRoom * window_bytes ? static_cast<int>(advertised) : 0;
   // SO_RCVLOWAT is at most SO_RCVBUF, and must be above the window: see AcknowledgeUnread.
-  const double buffer_bytes = std::max(kRoom * memory_, 1.0) * window_bytes + 1;
+  const double buffer_bytes = std::max(kRoom * memory_, 1.0) * std::max(window_bytes, wide_bytes_) + 1;
   sluice::Set(fd, SOL_SOCKET, SO_RCVBUF, static_cast<int>(std::min(buffer_bytes, kMostReceiveBufferBytes)));
   sluice::Set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, window_bytes);
   clamp_bytes_ = Get(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP);

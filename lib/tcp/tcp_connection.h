@@ -29,6 +29,7 @@ class ReceiveWindow {
 
   double memory_ = 1;  // SO_RCVBUF for a byte of the window
   int window_bytes_ = 0;
+  int wide_bytes_ = 0;   // was advertised before, and is more; the buffer still has room for it
   int clamp_bytes_ = 0;  // the TCP_WINDOW_CLAMP that was set; another one is the kernel's
 };
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <list>
+#include <optional>
 #include <sstream>
 #include <utility>  // Boost 1.74 misses it in C++20
 
@@ -10,10 +11,12 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "lib/net/host_port.h"
+#include "lib/net/socket_address.h"
 #include "lib/telemetry/http_session.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
@@ -88,6 +91,13 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context, const Adm
   if (!endpoint.ok()) return endpoint.status();
   tcp::acceptor acceptor(context);
   boost::system::error_code error;
+  if (options.passed != nullptr) {
+    if (const std::optional<int> passed = options.passed->Take(FormatSocketAddress(*endpoint))) {
+      acceptor.assign(endpoint->protocol(), *passed, error);
+      if (error) return ListenError(options, error);
+      return acceptor;
+    }
+  }
   acceptor.open(endpoint->protocol(), error);
   // Lets a restarted program bind its port although old connections are in TIME_WAIT; a port in use stays refused.
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
@@ -117,7 +127,8 @@ class AdminServer::Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   void Close() {
     boost::system::error_code ignored;
-    acceptor_.close(ignored);
+    // As in AsioListener: other processes may hold the socket, too.
+    if (acceptor_.is_open()) close(acceptor_.release(ignored));
     retry_.cancel();
     for (const auto& session : sessions_) session->Close();
     sessions_.clear();

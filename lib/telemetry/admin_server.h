@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/net/passed_sockets.h"
 
 namespace boost::asio {
 class io_context;
@@ -46,6 +47,8 @@ class AdminServer {
     std::map<std::string, Page> pages;
     // Time for a client to send a request, and the same time again to read the response.
     absl::Duration request_timeout = absl::Seconds(10);
+    // As AsioListener::Options::passed. Only Start uses them.
+    std::shared_ptr<PassedSockets> passed = nullptr;
   };
 
   // Returns InvalidArgument if `listen` is not a host:port, Unavailable if the address is in use or does not belong to

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
@@ -42,6 +43,25 @@ bool IsParseError(boost::beast::error_code error) {
          error != http::error::end_of_stream && error != http::error::partial_message;
 }
 
+bool IsLoopback(const boost::asio::ip::address& address) {
+  if (!address.is_v6()) return address.is_loopback();
+  const auto v6 = address.to_v6();
+  return v6.is_loopback() ||
+         (v6.is_v4_mapped() && boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, v6).is_loopback());
+}
+
+// Of a Host header, with or without a port. A client without the header is no browser.
+bool IsAddressOrLocalhost(std::string host) {
+  const bool bracketed = !host.empty() && host.front() == '[';
+  if (const size_t end = bracketed ? host.find(']') : host.rfind(':'); end != std::string::npos) {
+    host = bracketed ? host.substr(1, end - 1) : host.substr(0, end);
+  }
+  if (host.empty() || boost::beast::iequals(host, "localhost")) return true;
+  boost::system::error_code error;
+  boost::asio::ip::make_address(host, error);
+  return !error;
+}
+
 }  // namespace
 
 HttpSession::HttpSession(boost::asio::ip::tcp::socket socket, std::chrono::milliseconds timeout, Handler handler,
@@ -76,7 +96,21 @@ void HttpSession::OnHeader(boost::beast::error_code error) {
   Write(Answer(request), request, request.keep_alive() && parser_->is_done());
 }
 
+// A page of any site can let its own name lead to a loopback address, and the browser of an operator then reads this
+// server for it (DNS rebinding). The name is in Host. On other addresses, names are common: Prometheus scrapes by them.
+bool HttpSession::MayServe(const Request& request) const {
+  boost::beast::error_code error;
+  const auto local = stream_.socket().local_endpoint(error);
+  if (error || !IsLoopback(local.address())) return true;
+  const auto host = request[http::field::host];
+  return IsAddressOrLocalhost(std::string(host));
+}
+
 HttpReply HttpSession::Answer(const Request& request) const {
+  if (!MayServe(request)) {
+    return {.status = http::status::misdirected_request,
+            .body = "this Host is not an address, or localhost; use http://localhost or an IP address\n"};
+  }
   if (request.method() != http::verb::get && request.method() != http::verb::head) {
     return ErrorReply(http::status::method_not_allowed);
   }

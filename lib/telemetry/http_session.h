@@ -25,7 +25,8 @@ struct HttpReply {
 
 // One connection of the admin server. It serves GET and HEAD, one request after the other (RFC 9110, 9112), and refuses
 // all other methods. A client has `timeout` to send the header of its first request, and the same time to read a
-// response. A header has at most 8 KiB, and request bodies are not read. Used on the thread of its io_context only. It
+// response. A header has at most 8 KiB, and request bodies are not read. On a loopback address, a request must name an
+// IP address or localhost as its Host. Used on the thread of its io_context only. It
 // keeps itself alive until it has ended.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
@@ -45,6 +46,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   void ReadHeader(std::chrono::milliseconds timeout);
   void OnHeader(boost::beast::error_code error);
+  bool MayServe(const Request& request) const;
   HttpReply Answer(const Request& request) const;
   void Write(HttpReply reply, const Request& request, bool keep_alive);
   void Linger();

@@ -21,14 +21,13 @@ void FreeAll(STACK_OF(X509) * certificates) {
 
 }  // namespace
 
-absl::Status CheckClientCertificate(SSL_CTX& context, absl::string_view certificate, absl::string_view others,
-                                    absl::string_view peer) {
+absl::Status CheckClientCertificate(SSL_CTX& context, absl::string_view certificate, absl::string_view others) {
   const BioPtr own_text(BIO_new_mem_buf(certificate.data(), static_cast<int>(certificate.size())));
   const BioPtr other_text(BIO_new_mem_buf(others.data(), static_cast<int>(others.size())));
   const X509Ptr own(PEM_read_bio_X509(own_text.get(), nullptr, nullptr, nullptr));
   if (own == nullptr) {
     ERR_clear_error();
-    return absl::UnauthenticatedError(absl::StrCat(peer, " showed no certificate"));
+    return absl::UnauthenticatedError("a client showed no certificate");
   }
   const std::unique_ptr<STACK_OF(X509), OpensslDeleter<FreeAll>> untrusted(sk_X509_new_null());
   while (X509* next = PEM_read_bio_X509(other_text.get(), nullptr, nullptr, nullptr)) {
@@ -45,7 +44,8 @@ absl::Status CheckClientCertificate(SSL_CTX& context, absl::string_view certific
   const bool valid = X509_verify_cert(check.get()) == 1;
   ERR_clear_error();
   if (valid) return absl::OkStatus();
-  return absl::UnauthenticatedError(CertificateError(check.get(), peer, ""));
+  return absl::UnauthenticatedError(
+      CertificateError(check.get(), absl::StrCat("a client (", CertificateNames(own.get()), ")"), ""));
 }
 
 }  // namespace sluice

@@ -48,8 +48,10 @@ std::string CommonName(const X509_NAME* name) {
   return index < 0 ? "" : TextOf(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, index)));
 }
 
-// Returns the names of a certificate: the alternative names, or if it has none, the common name (RFC 6125).
-std::string NamesOf(const X509* certificate) {
+}  // namespace
+
+// The common name stands in as in RFC 6125.
+std::string CertificateNames(const X509* certificate) {
   std::vector<std::string> names;
   size_t left_out = 0;
   const std::unique_ptr<GENERAL_NAMES, OpensslDeleter<GENERAL_NAMES_free>> alternatives(
@@ -69,6 +71,8 @@ std::string NamesOf(const X509* certificate) {
   if (names.empty()) names.push_back(CommonName(X509_get_subject_name(certificate)));
   return absl::StrJoin(names, ", ");
 }
+
+namespace {
 
 std::string TimeOf(const ASN1_TIME* time) {
   tm utc{};
@@ -127,7 +131,7 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
       return absl::StrCat(which, " is not valid before ", TimeOf(X509_get0_notBefore(certificate)));
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return absl::StrCat(own, " is for ", NamesOf(certificate), ", not ", server_name);
+      return absl::StrCat(own, " is for ", CertificateNames(certificate), ", not ", server_name);
     case X509_V_ERR_CERT_REVOKED:
       return absl::StrCat(which, " is revoked");
     case X509_V_ERR_UNABLE_TO_GET_CRL:
@@ -153,7 +157,7 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
 }
 
 std::string ClientNameError(const X509* certificate, absl::string_view peer) {
-  return absl::StrCat("the certificate of ", peer, " is for ", NamesOf(certificate),
+  return absl::StrCat("the certificate of ", peer, " is for ", CertificateNames(certificate),
                       ", and has none of client_names as its DNS name or URI");
 }
 

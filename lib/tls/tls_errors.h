@@ -16,6 +16,9 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
 // Returns the error for a client, `peer`, whose certificate does not contain an accepted name of the listener.
 std::string ClientNameError(const X509* certificate, absl::string_view peer);
 
+// Returns the first names of a certificate, for the log: the alternative names, or if it has none, the common name.
+std::string CertificateNames(const X509* certificate);
+
 // Describes the certificate that this side presents to a server that requests one: none, or its owner, the authority
 // that signed it, and the end of its validity.
 std::string OwnCertificate(const SSL* ssl);

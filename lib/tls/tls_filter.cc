@@ -11,10 +11,13 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/tls/openssl_error.h"
 #include "lib/tls/tls_errors.h"
+#include "lib/tls/uri_name.h"
 
 namespace sluice {
 namespace {
@@ -40,23 +43,41 @@ absl::Status Name(SSL* ssl, const std::string& server_name) {
                                                  "cannot be checked"));
 }
 
+using GeneralNames = std::unique_ptr<GENERAL_NAMES, OpensslDeleter<GENERAL_NAMES_free>>;
+
+GeneralNames AlternativeNames(const X509* certificate) {
+  return GeneralNames(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+}
+
+// Of a DNS name or URI.
+absl::string_view TextOf(const GENERAL_NAME& name) {
+  const ASN1_STRING* const text = name.type == GEN_DNS ? name.d.dNSName : name.d.uniformResourceIdentifier;
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)), static_cast<size_t>(ASN1_STRING_length(text))};
+}
+
 // Compares all bytes of a name: a name with an embedded 0 byte is a different name.
 bool IsName(const GENERAL_NAME& name, const std::string& wanted) {
   if (name.type != GEN_DNS && name.type != GEN_URI) return false;
-  const ASN1_STRING* const text = name.type == GEN_DNS ? name.d.dNSName : name.d.uniformResourceIdentifier;
-  const absl::string_view found(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
-                                static_cast<size_t>(ASN1_STRING_length(text)));
-  return name.type == GEN_DNS ? absl::EqualsIgnoreCase(found, wanted) : found == wanted;
+  return name.type == GEN_DNS ? absl::EqualsIgnoreCase(TextOf(name), wanted) : TextOf(name) == wanted;
+}
+
+bool AnyName(const X509* certificate, absl::FunctionRef<bool(const GENERAL_NAME&)> matches) {
+  const GeneralNames own = AlternativeNames(certificate);
+  for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
+    if (matches(*sk_GENERAL_NAME_value(own.get(), i))) return true;
+  }
+  return false;
 }
 
 bool HasOneOf(const X509* certificate, absl::Span<const std::string> names) {
-  const std::unique_ptr<GENERAL_NAMES, OpensslDeleter<GENERAL_NAMES_free>> own(
-      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
-  for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
-    const GENERAL_NAME& name = *sk_GENERAL_NAME_value(own.get(), i);
-    if (std::any_of(names.begin(), names.end(), [&](const auto& wanted) { return IsName(name, wanted); })) return true;
-  }
-  return false;
+  return AnyName(certificate, [names](const GENERAL_NAME& name) {
+    return std::any_of(names.begin(), names.end(), [&name](const auto& wanted) { return IsName(name, wanted); });
+  });
+}
+
+bool HasUri(const X509* certificate, absl::string_view uri) {
+  return AnyName(certificate, [uri](const GENERAL_NAME& name) { return name.type == GEN_URI && TextOf(name) == uri; });
 }
 
 }  // namespace
@@ -78,7 +99,9 @@ absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Create(SSL_CTX& context, c
   absl::StatusOr<std::unique_ptr<TlsFilter>> filter = Make(context, peer);
   if (!filter.ok()) return filter;
   SSL* const ssl = (*filter)->ssl_.get();
-  if (absl::Status status = Name(ssl, server_name); !status.ok()) return status;
+  if (!IsUriName(server_name)) {
+    if (absl::Status status = Name(ssl, server_name); !status.ok()) return status;
+  }
   (*filter)->server_name_ = server_name;
   SSL_set_verify(ssl, SSL_VERIFY_PEER, &TlsFilter::OnVerify);
   SSL_set_cert_cb(ssl, &TlsFilter::OnCertificateRequest, filter->get());
@@ -109,10 +132,13 @@ int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
   }
   // OpenSSL checks the peer's own certificate last, at depth 0.
   const X509* const certificate = X509_STORE_CTX_get_current_cert(check);
-  if (filter.client_names_.empty() || X509_STORE_CTX_get_error_depth(check) > 0 ||
-      HasOneOf(certificate, filter.client_names_)) {
-    return 1;
+  if (X509_STORE_CTX_get_error_depth(check) > 0) return 1;
+  if (IsUriName(filter.server_name_) && !HasUri(certificate, filter.server_name_)) {
+    X509_STORE_CTX_set_error(check, X509_V_ERR_HOSTNAME_MISMATCH);
+    filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
+    return 0;
   }
+  if (filter.client_names_.empty() || HasOneOf(certificate, filter.client_names_)) return 1;
   X509_STORE_CTX_set_error(check, X509_V_ERR_CERT_REJECTED);
   filter.certificate_error_ = ClientNameError(certificate, filter.peer_);
   return 0;
@@ -121,6 +147,23 @@ int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
 bool TlsFilter::PeerHasOneOf(absl::Span<const std::string> names) const {
   const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
   return established_ && certificate != nullptr && HasOneOf(certificate, names);
+}
+
+std::string TlsFilter::PeerName() const {
+  const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
+  if (!established_ || certificate == nullptr) return "";
+  const GeneralNames own = AlternativeNames(certificate);
+  absl::string_view found;
+  for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
+    const GENERAL_NAME& name = *sk_GENERAL_NAME_value(own.get(), i);
+    if (name.type == GEN_DNS && found.empty()) found = TextOf(name);
+    if (name.type != GEN_URI) continue;
+    found = TextOf(name);
+    break;
+  }
+  const bool printable =
+      std::all_of(found.begin(), found.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  return printable ? std::string(found) : "";
 }
 
 // The context already holds the certificate, if one is configured.

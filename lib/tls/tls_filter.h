@@ -22,8 +22,8 @@ namespace sluice {
 // construction.
 class TlsFilter {
  public:
-  // Makes a client. The peer's certificate must name `server_name`, a DNS name or an IP address without brackets.
-  // Errors call the peer `peer`. Returns InvalidArgument if `server_name` cannot be a name.
+  // Makes a client. The peer's certificate must name `server_name`: a DNS name, an IP address without brackets, or a
+  // URI, compared whole. Errors call the peer `peer`. Returns InvalidArgument if `server_name` cannot be a name.
   static absl::StatusOr<std::unique_ptr<TlsFilter>> Create(SSL_CTX& context, const std::string& server_name,
                                                            const std::string& peer);
   // Makes a server, with a context of TlsContext::CreateForListener. The peer must present a certificate. If
@@ -55,6 +55,9 @@ class TlsFilter {
   // Whether the peer has presented a certificate that has one of these names: a DNS name or URI of its subjectAltName,
   // compared whole, DNS names without regard to case.
   bool PeerHasOneOf(absl::Span<const std::string> names) const;
+  // The first URI in the subjectAltName of the peer's certificate, or if there is none, the first DNS name. Empty if
+  // the certificate has neither, or if the name is not printable ASCII without spaces.
+  std::string PeerName() const;
 
  private:
   TlsFilter(SslPtr ssl, const std::string& peer);

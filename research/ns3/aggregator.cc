@@ -62,6 +62,7 @@ ScheduleOptions ScheduleOf(const IncastOptions& options) {
   profile.timer_jitter = options.timer_jitter;
   schedule.policy = options.policy;
   schedule.shortest_first = options.shortest_first;
+  schedule.paced = options.paced;
   if (options.budget_bytes > 0) schedule.budget_bytes = options.budget_bytes;
   schedule.queue_limit = 1 << 24;
   return schedule;
@@ -170,10 +171,12 @@ bool Aggregator::Counts(size_t number) const {
 }
 
 int64_t Aggregator::surprises() const {
+  int64_t surprises = 0;
   for (const prometheus::MetricFamily& family : registry_->Collect()) {
-    if (family.name == "sluice_tunnel_surprises_total") return std::llround(family.metric.front().counter.value);
+    if (family.name != "sluice_tunnel_surprises_total") continue;
+    for (const prometheus::ClientMetric& metric : family.metric) surprises += std::llround(metric.counter.value);
   }
-  return 0;
+  return surprises;
 }
 
 std::vector<std::string> Aggregator::TakeBreaches() {

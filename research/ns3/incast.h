@@ -25,6 +25,7 @@ struct IncastOptions {
 
   SchedulePolicy policy = SchedulePolicy::kGrants;
   bool shortest_first = true;
+  bool paced = false;
   // 0: the budget starts as the buffer and shrinks after losses, as in Sluice. Otherwise a fixed number of bytes.
   int64_t budget_bytes = 0;
   // Byte tunnels instead of calls, with one request under way to each worker. They have turns with grants and rolling.

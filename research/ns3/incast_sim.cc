@@ -86,6 +86,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   schedule->add_option("--static_cap", options.static_cap,
                        "With unscheduled: calls in flight at most, of all fan-outs; 0: no cap");
   schedule->add_option("--shortest_first", options.shortest_first, "Serve the shortest fan-out first; 0: the oldest");
+  schedule->add_option("--paced", options.paced,
+                       "Grant more than the budget at nearly the rate of the link, if the path holds more");
   schedule->add_option("--told_buffer", flags.told_buffer,
                        "Buffer that the schedule is configured with; default: --buffer");
   schedule->add_option("--budget", flags.budget, "Bytes in flight, always; default: the buffer, and less after losses");

@@ -209,7 +209,7 @@ test("the proxy knows the fan-outs", {skip: !PROXY && "SLUICE_TEST_PROXY names n
   await workers.until(() => workers.calls.length === 3 * calls.length);
   const page = await (await fetch(`http://${ADMIN}/metrics`)).text();
   assert.match(page, /^sluice_queued_blocks 3$/m);
-  assert.deepStrictEqual(workers.calls.flatMap(Object.keys).filter((key) => key.startsWith("sluice-")), []);
+  assert.deepStrictEqual(workers.calls.flatMap(Object.keys).filter((key) => key.startsWith("sluice-") && key !== "sluice-client"), []);
   workers.release();
   for (const result of await Promise.all(running)) assert.ok(result.check());
 });

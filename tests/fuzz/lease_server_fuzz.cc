@@ -101,10 +101,15 @@ class LeaseServerFuzz {
       case 3:
         message.mutable_hello()->set_application(std::string(input_.Take(input_.Byte())));
         message.mutable_hello()->set_weight(input_.Double());
+        for (int i = input_.Byte() % 4; i > 0; --i) {
+          message.mutable_hello()->add_classes(std::string(input_.Take(input_.Byte() % 40)));
+        }
         break;
       case 4:
         message.mutable_hello()->set_application("fuzz");
         message.mutable_hello()->set_weight(1);
+        message.mutable_hello()->add_classes("interactive");
+        message.mutable_hello()->add_classes("batch");
         break;
       default:
         Fill(process, *message.mutable_report());
@@ -123,6 +128,12 @@ class LeaseServerFuzz {
     if (given & 32) report.set_received_bytes(input_.Int64());
     if (given & 64) report.set_oldest_block(static_cast<uint64_t>(input_.Int64()));
     if (given & 128) report.set_oldest_block_age_ns(input_.Int64());
+    for (int i = input_.Byte() % 4; i > 0; --i) {
+      v1::LinkClass& of = *report.add_classes();
+      of.set_weight(input_.Double());
+      of.set_demand_bytes(input_.Int64());
+      of.set_received_bytes(input_.Int64());
+    }
   }
 
   // Handles the received packets, and checks the server's messages.

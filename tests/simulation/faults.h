@@ -48,6 +48,8 @@ enum class Fault {
   kTlsHandshake,  // a TLS handshake at the same time
   kMixedKinds,    // a stream and a unary call of one worker at the same time
   kEarlyBeside,   // bytes are granted early while another call of the worker waits for its grant
+  kLateBlock,     // a fan-out cannot make its deadline any more
+  kGaveWay,       // a response of it waits with a response of another fan-out
   // Faults of a proxy's clients.
   kHungClient,  // a call of a client that does not read
   kClientGone,  // the connection of a client is lost
@@ -98,6 +100,8 @@ inline constexpr std::array kFaultNames = {"hang",
                                            "TLS handshake",
                                            "mixed kinds",
                                            "early beside",
+                                           "late block",
+                                           "gave way",
                                            "hung client",
                                            "client gone",
                                            "tunnel pause",

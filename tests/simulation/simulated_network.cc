@@ -144,18 +144,20 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   faults.Count(Fault::kRationed, oracle->rationed_resets());
   faults.Count(Fault::kOutOfNumbers, oracle->last_streams());
   faults.Count(Fault::kEarlyBeside, oracle->early_beside());
+  faults.Count(Fault::kLateBlock, static_cast<uint64_t>(state.late_blocks));
+  faults.Count(Fault::kGaveWay, oracle->gave_way());
 }
 
 uint64_t SimulatedNetwork::Counter(const std::string& name, const std::string& label) const {
+  uint64_t sum = 0;
   for (const prometheus::MetricFamily& family : registry->Collect()) {
     if (family.name != name) continue;
     for (const prometheus::ClientMetric& metric : family.metric) {
-      if (metric.label.empty() ? label.empty() : metric.label.front().value == label) {
-        return static_cast<uint64_t>(metric.counter.value);
-      }
+      const bool counts = label.empty() || metric.label.front().value == label;
+      if (counts) sum += static_cast<uint64_t>(metric.counter.value);
     }
   }
-  return 0;
+  return sum;
 }
 
 void SimulatedNetwork::CheckPort(uint64_t stalls) {

@@ -36,6 +36,7 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   if (!shape.storm) {
     DrawBadWorkers(dice, shape);
     if (dice.OneIn(32)) shape.dead_addresses = 200 + dice.Below(2801);
+    shape.hurried = dice.OneIn(4);
   }
   return shape;
 }
@@ -54,6 +55,7 @@ struct SimulatedWorld::Asked {
   bool streaming = false;
   size_t messages = 1;
   uint64_t key = 0;
+  size_t traffic_class = 0;
   std::vector<size_t> bytes;  // by worker; may be 0
   std::vector<bool> asked;
   std::vector<size_t> merged;  // by worker
@@ -106,7 +108,7 @@ void SimulatedWorld::Run() {
     StartFanOut();
     if (dead_fan_out_ != nullptr && dice_.OneIn(4)) AskTheDead();
     if (shape_.large_heads && dice_.OneIn(20)) network_.FailAll(milliseconds(dice_.Between(1, 20)));
-    const bool pause = !shape_.storm && dice_.OneIn(3);
+    const bool pause = !shape_.storm && !shape_.hurried && dice_.OneIn(3);
     const int64_t longest_us = pause ? 100'000 : shape_.storm ? 5000 : 500;
     next = events_.now() + microseconds(dice_.Between(0, longest_us));
   }
@@ -131,14 +133,17 @@ void SimulatedWorld::StartFanOut() {
   asked->merged.resize(workers);
   asked->started = events_.now();
   const bool long_deadline = shape_.hung_workers > 0 || dice_.OneIn(2);
-  const absl::Duration timeout = long_deadline ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(1, 1000));
+  absl::Duration timeout = long_deadline ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(1, 1000));
+  if (shape_.hurried) timeout = dice_.OneIn(2) ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(2, 100));
   asked->deadline = DeadlineAfter(asked->started, timeout);
 
   const size_t mean = dice_.OneIn(16) ? 100'000 : 12'000;
+  asked->traffic_class = network_.DrawClass();
+  ++blocks_;
   auto set = fan_out_->SetOf(addresses_);
   FanOutRun::Spec spec{.path = "/simulated.Answers/Get",
                        .server_streaming = asked->streaming,
-                       .traffic_class = network_.DrawClass(),
+                       .traffic_class = asked->traffic_class,
                        .workers = set,
                        .asks = {},
                        .metadata = nullptr,
@@ -156,15 +161,18 @@ void SimulatedWorld::StartFanOut() {
     const auto total = static_cast<int64_t>(asked->bytes[worker] * asked->messages);
     if (dice_.OneIn(3)) known = total;
     if (dice_.OneIn(20)) known = total / 2;  // a stated size may be wrong
-    spec.asks.push_back(
-        {.request = std::make_shared<const std::string>(FrameMessage(RequestFor({.key = asked->key,
-                                                                                 .bytes = asked->bytes[worker],
-                                                                                 .messages = asked->messages,
-                                                                                 .streaming = asked->streaming}))),
-         .workers = fan_out_->OrderOf(*set, worker, replicas),
-         .primary = worker,
-         .response_bytes = known,
-         .metadata = nullptr});
+    spec.asks.push_back({.request = std::make_shared<const std::string>(
+                             FrameMessage(RequestFor({.key = asked->key,
+                                                      .bytes = asked->bytes[worker],
+                                                      .messages = asked->messages,
+                                                      .streaming = asked->streaming,
+                                                      .block = blocks_,
+                                                      .traffic_class = asked->traffic_class,
+                                                      .deadline_ns = asked->deadline.time_since_epoch().count()}))),
+                         .workers = fan_out_->OrderOf(*set, worker, replicas),
+                         .primary = worker,
+                         .response_bytes = known,
+                         .metadata = nullptr});
   }
   const size_t asks = spec.asks.size();
   calls_ += asks;

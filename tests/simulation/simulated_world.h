@@ -56,6 +56,7 @@ class SimulatedWorld {
   size_t calls_ = 0;
   size_t answered_ = 0;
   size_t open_ = 0;
+  uint64_t blocks_ = 0;  // fan-outs so far
 };
 
 }  // namespace sluice::testing

@@ -95,7 +95,8 @@ TEST(SimulationTest, ASeedReplaysExactly) {
 TEST(ProxiedSimulationTest, WhatAlwaysHoldsDoes) {
   // The proxy has no callbacks. Its worlds have no storms, no unreachable hosts, and no times when all workers fail.
   ExpectHit(TrySeeds<ProxiedWorld>(kFewProxiedSeeds),
-            {Fault::kSlowReader, Fault::kRationed, Fault::kDeadAddress, Fault::kTlsHandshake, Fault::kErrorsInBulk});
+            {Fault::kSlowReader, Fault::kRationed, Fault::kDeadAddress, Fault::kTlsHandshake, Fault::kErrorsInBulk,
+             Fault::kLateBlock, Fault::kGaveWay});
 }
 
 TEST(ProxiedSimulationTest, ASeedReplaysExactly) {

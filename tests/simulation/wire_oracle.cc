@@ -16,6 +16,8 @@ constexpr int64_t kRoomBytes = 6;
 constexpr size_t kPrefixBytes = 5;  // of a message: a flag and its length (gRPC, PROTOCOL-HTTP2)
 constexpr double kResetsPerSecond = 5;
 constexpr double kResetsAtOnce = 15;
+// Responses that were held for this time come before all others.
+constexpr std::chrono::seconds kHeldLong{3};
 
 constexpr uint8_t kEndStream = 1;
 constexpr uint32_t kLastStream = (1u << 31) - 1;  // section 5.1.1
@@ -35,6 +37,7 @@ WireOracle::WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, si
           profile_.propagation_rtt +
           absl::Seconds(static_cast<double>(budget_bytes) / profile_.capacity_bytes_per_second))),
       stall_time_(drain_time_ + absl::ToChronoNanoseconds(schedule.stall_timeout)),
+      late_blocks_(profile_.capacity_bytes_per_second),
       workers_(workers),
       resets_(workers) {}
 
@@ -50,13 +53,17 @@ void WireOracle::Sent(ConnectionId id, absl::string_view bytes, TimePoint now) {
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   connection.sent.Read(
-      bytes, [&] { OnSent(connection, connection.sent, now); }, [](absl::string_view) {});
+      bytes, [&] { OnSent(connection, connection.sent, now); },
+      [&](absl::string_view data) {
+        const auto stream = connection.streams.find(connection.sent.stream());
+        if (stream != connection.streams.end()) stream->second.request.append(data.data(), data.size());
+      });
 }
 
 void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePoint now) {
   const uint32_t id = frame.stream();
   if (frame.type() == FrameReader::kHeaders) {
-    connection.streams.try_emplace(id);
+    connection.streams.try_emplace(id).first->second.opened_at = now;
     if (id == kLastStream) ++last_streams_;
     return;
   }
@@ -69,7 +76,18 @@ void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePo
     connection.streams.erase(stream);
   } else if (frame.type() == FrameReader::kWindowUpdate && stream != connection.streams.end()) {
     Grant(connection, stream->second, Number(frame.payload().data()), now);
+  } else if (frame.type() == FrameReader::kData && stream != connection.streams.end()) {
+    if ((frame.flags() & kEndStream) != 0) OnRequest(stream->second);
   }
+}
+
+void WireOracle::OnRequest(Stream& stream) {
+  if (stream.request.size() <= kPrefixBytes) return;
+  stream.question = ParseQuestion(absl::string_view(stream.request).substr(kPrefixBytes)).value_or(Question{});
+  const TimePoint deadline{std::chrono::nanoseconds(stream.question.deadline_ns)};
+  if (stream.question.block == 0 || stream.opened_at < deadline) return;
+  breaches_.push_back(absl::StrCat("a request left ", (stream.opened_at - deadline) / std::chrono::microseconds(1),
+                                   " us after its deadline"));
 }
 
 void WireOracle::Received(ConnectionId id, absl::string_view bytes, TimePoint now) {
@@ -97,7 +115,7 @@ void WireOracle::OnReceived(Connection& connection, const FrameReader& frame) {
 }
 
 void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
-  const int64_t message_bytes = TakeMessageBytes(stream, data);
+  const int64_t message_bytes = TakeMessageBytes(stream, data, now);
   stream.window_bytes -= static_cast<int64_t>(data.size());
   stream.prefix_bytes += static_cast<int64_t>(data.size()) - message_bytes;
   if (stream.window_bytes < 0) breaches_.push_back("a worker has sent more than its window");
@@ -109,7 +127,7 @@ void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
 }
 
 // Returns the number of bytes without length prefixes, which do not count as progress.
-int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
+int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data, TimePoint now) {
   int64_t message_bytes = 0;
   while (!data.empty()) {
     if (stream.rest_bytes > 0) {
@@ -122,7 +140,10 @@ int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
     stream.prefix += data.front();
     data.remove_prefix(1);
     if (stream.prefix.size() < kPrefixBytes) continue;
-    if (!std::exchange(stream.ready, true)) stream.ready_in_turn = true;
+    if (!std::exchange(stream.ready, true)) {
+      stream.ready_in_turn = true;
+      stream.ready_at = now;
+    }
     stream.rest_bytes = Number(stream.prefix.data() + 1);
     stream.prefix.clear();
   }
@@ -137,6 +158,7 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
   const int64_t prefix_bytes = std::exchange(stream.prefix_bytes, 0);
   const int64_t granted_bytes = std::max<int64_t>(bytes - prefix_bytes, 0);
   if (granted_bytes > 0) granted_ = true;
+  if (granted_bytes > 0) stream.granted_in_turn = true;
   if (granted_bytes > kRoomBytes) workers_[connection.worker].granted = true;
   if (granting_ && !stream.ready && granted_bytes > 0) {
     stream.early_bytes += granted_bytes;
@@ -235,6 +257,7 @@ void WireOracle::EndTurn(TimePoint now) {
     charged_bytes += draining.bytes;
     if (draining.slow) slow_bytes += draining.bytes;
   }
+  if (granted && granting_ && load_of_ != nullptr) CheckLateBlocks(now);
   int64_t early_bytes = 0;
   for (auto& [id, connection] : connections_) {
     Worker& worker = workers_[connection.worker];
@@ -246,7 +269,7 @@ void WireOracle::EndTurn(TimePoint now) {
       charged_bytes += charge;
       const int64_t sure = stream.stalled ? 0 : Cost(Outstanding(stream) - stream.early_bytes - stream.unsure_bytes);
       worker.charged_bytes += sure;
-      stream.ready_in_turn = false;
+      stream.ready_in_turn = stream.granted_in_turn = false;
       if (worker.was_slow) slow_bytes += charge - early;
       if (Holds(stream) && !worker.was_slow) ++holders;
     }
@@ -263,6 +286,33 @@ void WireOracle::EndTurn(TimePoint now) {
   }
   drained_ = charged_bytes <= budget_bytes_;
   CheckShares();
+}
+
+void WireOracle::CheckLateBlocks(TimePoint now) {
+  std::vector<DeadlineResponse> responses;
+  for (const auto& [id, connection] : connections_) {
+    for (const auto& [stream_id, stream] : connection.streams) {
+      // The grants of the turn may have left before the client knew the size of a response that came in it.
+      if (stream.question.block == 0 || !stream.ready || stream.ready_in_turn) continue;
+      responses.push_back({.block = stream.question.block,
+                           .traffic_class = stream.question.traffic_class,
+                           .deadline = TimePoint(std::chrono::nanoseconds(stream.question.deadline_ns)),
+                           .rest_bytes = stream.rest_bytes,
+                           .granted = stream.granted_in_turn,
+                           .could_be = CouldBeGranted(connection, stream),
+                           .held_long = now - stream.ready_at >= kHeldLong});
+    }
+  }
+  if (std::optional<std::string> breach = late_blocks_.Check(responses, now)) breaches_.push_back(*std::move(breach));
+}
+
+// Returns whether only the order of the schedule can keep the response from its first grant. A stream waits for its
+// reader as well, and a response that the client has given up keeps its stream open while resets are rationed.
+bool WireOracle::CouldBeGranted(const Connection& connection, const Stream& stream) const {
+  if (stream.granted_in_turn || stream.rest_bytes == 0 || stream.question.streaming) return false;
+  if (stream.window_bytes > kRoomBytes || resets_[connection.worker].rationed_until >= stream.ready_at) return false;
+  const WorkerLoad load = load_of_(connection.worker);
+  return !load.slow && load.charged_bytes == 0 && load.owing_calls == 0;
 }
 
 // Returns the bytes of handshakes that have not stalled, and checks their share.

@@ -14,13 +14,16 @@
 #include "absl/strings/string_view.h"
 #include "lib/scheduling/link_schedule.h"
 #include "tests/simulation/frame_reader.h"
+#include "tests/simulation/late_blocks.h"
+#include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
 
 // Checks the bytes that the client lets its workers send against the budget. It has its own bookkeeping, without the
 // schedule and nghttp2, and uses only the HTTP/2 frames on the client's connections (RFC 9113, section 4.1). Only the
 // shares of workers, and which workers are slow, come from the schedule. If it cannot count a byte exactly, it decides
-// in favour of the client: a part of each window is room for a length prefix. There is one for each simulated world.
+// in favour of the client: a part of each window is room for a length prefix. Requests contain the deadlines of their
+// fan-outs: no request leaves after its deadline, and late blocks give way. There is one for each simulated world.
 class WireOracle {
  public:
   // The schedule must be rolling or grants, with a constant budget.
@@ -49,6 +52,8 @@ class WireOracle {
   using LoadOf = std::function<WorkerLoad(size_t worker)>;
   void SetLoadOf(LoadOf load_of) { load_of_ = std::move(load_of); }
 
+  uint64_t gave_way() const { return late_blocks_.gave_way(); }
+
   // Returns breaches of these bounds: the budget, its third for early bytes, its third for handshakes, and the
   // allowance of resets. Further bounds are twice the share of a slow worker, and the window of a stream.
   std::vector<std::string> TakeBreaches() { return std::exchange(breaches_, {}); }
@@ -72,7 +77,12 @@ class WireOracle {
     std::string prefix;          // the received part of the next length prefix
     uint32_t rest_bytes = 0;     // of the current message
     bool stalled = false;
-    TimePoint since;  // the start of its stall timer
+    TimePoint since;      // the start of its stall timer
+    std::string request;  // the received part of its message
+    Question question;
+    TimePoint opened_at;
+    TimePoint ready_at;
+    bool granted_in_turn = false;
   };
   struct Connection {
     ConnectionId id = 0;
@@ -113,11 +123,14 @@ class WireOracle {
   };
 
   void OnSent(Connection& connection, const FrameReader& frame, TimePoint now);
+  void OnRequest(Stream& stream);
   void OnReceived(Connection& connection, const FrameReader& frame);
   void OnData(Stream& stream, absl::string_view data, TimePoint now);
-  static int64_t TakeMessageBytes(Stream& stream, absl::string_view data);
+  static int64_t TakeMessageBytes(Stream& stream, absl::string_view data, TimePoint now);
   void Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now);
   void Drain(const Connection& connection, Stream& stream, TimePoint now);
+  void CheckLateBlocks(TimePoint now);
+  bool CouldBeGranted(const Connection& connection, const Stream& stream) const;
   int64_t HandshakeBytes(TimePoint now, bool began);
   void LookAt(size_t worker);
   void CheckShares();
@@ -141,6 +154,7 @@ class WireOracle {
   LoadOf load_of_;
   int64_t uncounted_bytes_ = 0;
   bool drained_ = true;  // all bytes that may arrive fit the budget
+  LateBlocks late_blocks_;
   std::vector<Worker> workers_;
   std::map<ConnectionId, Handshake> handshakes_;
   bool handshake_began_ = false;  // in this turn

@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/grpc_wire/request.h"
 
 // Tests that the oracle of the simulation finds each kind of breach.
 namespace sluice::testing {
@@ -40,6 +41,13 @@ std::string Reset(uint32_t stream) {
 }
 std::string Data(uint32_t stream, size_t bytes) {
   return Frame(0, 0, stream, std::string(bytes, 'x'));
+}
+
+// A request that says of which fan-out it is.
+std::string RequestOf(uint32_t stream, uint64_t block, TimePoint deadline, size_t traffic_class = 0) {
+  const std::string message =
+      RequestFor({.block = block, .traffic_class = traffic_class, .deadline_ns = deadline.time_since_epoch().count()});
+  return Frame(1, 4, stream, "headers") + Frame(0, 1, stream, FrameMessage(message));
 }
 
 class WireOracleTest : public ::testing::Test {
@@ -361,6 +369,82 @@ TEST_F(WireOracleTest, CountsGrantsBesideACallThatWaits) {
   AskAndBeReady(1);
   Send(Request(3) + Grant(3, 1'000));
   EXPECT_EQ(oracle_.early_beside(), 1u);
+}
+
+TEST_F(WireOracleTest, FindsARequestThatLeavesAfterItsDeadline) {
+  Send(RequestOf(1, 1, now_ + std::chrono::microseconds(1)));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  now_ += std::chrono::microseconds(3);
+  Send(RequestOf(3, 1, now_ - std::chrono::microseconds(2)));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("2 us after its deadline")));
+}
+
+// Responses of 10 KB that take 10 ms each, of a block with one millisecond left and of one with a minute.
+class LateBlocksTest : public WireOracleTest {
+ protected:
+  void BothAreReady(size_t class_of_other = 0) {
+    SetShare(kBudgetBytes, false);
+    Send(RequestOf(1, 1, now_ + std::chrono::milliseconds(1)));
+    Send(RequestOf(1, 2, now_ + std::chrono::minutes(1), class_of_other), kOther);
+    for (const WireOracle::ConnectionId connection : {kConnection, kOther}) {
+      Receive(Frame(1, 4, 1, "headers") + Frame(0, 0, 1, std::string(1, '\0') + Number(10'000)), connection);
+    }
+    EXPECT_THAT(EndTurn(), IsEmpty());
+  }
+};
+
+TEST_F(LateBlocksTest, FindsOneThatDoesNotGiveWay) {
+  BothAreReady();
+  Send(Grant(1, 5'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("block 1, which is late, was granted bytes before one of block 2")));
+}
+
+TEST_F(LateBlocksTest, MayHaveWhatTheOthersLeave) {
+  BothAreReady();
+  Send(Grant(1, 5'000), kOther);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(1, 5'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+// The grant left before the response came that makes the block late.
+TEST_F(LateBlocksTest, IsNotLateByAResponseThatComesInTheTurn) {
+  SetShare(kBudgetBytes, false);
+  Send(RequestOf(1, 1, now_ + std::chrono::milliseconds(15)) + RequestOf(3, 1, now_ + std::chrono::milliseconds(15)));
+  Send(RequestOf(1, 2, now_ + std::chrono::minutes(1)), kOther);
+  const auto ready = [](uint32_t stream) {
+    return Frame(1, 4, stream, "headers") + Frame(0, 0, stream, std::string(1, '\0') + Number(10'000));
+  };
+  Receive(ready(1));
+  Receive(ready(1), kOther);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(1, 5'000));
+  Receive(ready(3));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(1, 1'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("block 1, which is late")));
+}
+
+TEST_F(LateBlocksTest, GivesWayWithinItsClassOnly) {
+  BothAreReady(1);
+  Send(Grant(1, 5'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(LateBlocksTest, MayHaveWhatAFullWorkerCannotTake) {
+  BothAreReady();
+  oracle_.SetLoadOf([](size_t worker) {
+    return WorkerLoad{.share_bytes = kBudgetBytes, .charged_bytes = worker == 1 ? kBudgetBytes : 0};
+  });
+  Send(Grant(1, 5'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(LateBlocksTest, ComesFirstAfterItWasHeldForLong) {
+  BothAreReady();
+  now_ += std::chrono::seconds(3);
+  Send(Grant(1, 5'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
 TEST_F(WireOracleTest, FindsMoreResetsThanAreAllowed) {

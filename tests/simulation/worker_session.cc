@@ -12,7 +12,19 @@ namespace sluice::testing {
 
 std::string RequestFor(const Question& question) {
   return absl::StrCat(question.key, " ", question.bytes, " ", question.messages, " ", question.streaming, " ",
-                      question.taken);
+                      question.taken, " ", question.block, " ", question.traffic_class, " ", question.deadline_ns);
+}
+
+std::optional<Question> ParseQuestion(absl::string_view message) {
+  const std::vector<std::string> words = absl::StrSplit(message, ' ');
+  Question question;
+  if (words.size() != 8 || !absl::SimpleAtoi(words[0], &question.key) || !absl::SimpleAtoi(words[1], &question.bytes) ||
+      !absl::SimpleAtoi(words[2], &question.messages) || !absl::SimpleAtob(words[3], &question.streaming) ||
+      !absl::SimpleAtob(words[4], &question.taken) || !absl::SimpleAtoi(words[5], &question.block) ||
+      !absl::SimpleAtoi(words[6], &question.traffic_class) || !absl::SimpleAtoi(words[7], &question.deadline_ns)) {
+    return std::nullopt;
+  }
+  return question;
 }
 
 // One call of the worker.
@@ -22,14 +34,9 @@ class WorkerSession::Stream final : public ServerCall {
 
  private:
   void OnRequest() override {
-    const std::vector<std::string> words = absl::StrSplit(request(), ' ');
-    Question question;
-    if (words.size() != 5 || !absl::SimpleAtoi(words[0], &question.key) ||
-        !absl::SimpleAtoi(words[1], &question.bytes) || !absl::SimpleAtoi(words[2], &question.messages) ||
-        !absl::SimpleAtob(words[3], &question.streaming) || !absl::SimpleAtob(words[4], &question.taken)) {
-      return worker_.Finish(stream(), absl::InvalidArgumentError("not a request"));
-    }
-    worker_.Serve(stream(), question, head().timeout);
+    const std::optional<Question> question = ParseQuestion(request());
+    if (!question.has_value()) return worker_.Finish(stream(), absl::InvalidArgumentError("not a request"));
+    worker_.Serve(stream(), *question, head().timeout);
   }
   void OnGone(StreamEnd) override { worker_.Gone(stream()); }
 

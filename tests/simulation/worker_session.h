@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,14 @@ struct Question {
   bool streaming = false;  // the method has server streaming
   // False: the client reads nothing, so the response may wait for any time.
   bool taken = true;
+  // For the checks of the oracle.
+  uint64_t block = 0;  // the number of its fan-out; 0: the checks do not apply
+  size_t traffic_class = 0;
+  int64_t deadline_ns = 0;  // of its fan-out, in virtual time
 };
 std::string RequestFor(const Question& question);
+// Reads the message of a request; nothing if it is not one.
+std::optional<Question> ParseQuestion(absl::string_view message);
 
 // One connection of a client, as a simulated worker serves it: a gRPC server on Sluice's HTTP/2 session, bytes in,
 // bytes out. The derived class decides when and how to respond, and over which network. Not thread-safe.

@@ -21,6 +21,7 @@ struct WorldShape {
   bool rates_change = false;  // the rates of slow workers change
   bool pauses = false;        // the processes of workers pause
   bool large_heads = false;
+  bool hurried = false;        // fan-outs come faster than the link can take, and half of them have short deadlines
   size_t tunnels = 0;          // of clients, through the proxy, each to a byte worker of its own
   bool tunnel_faults = false;  // their clients and workers pause, stop, and disappear
 };

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -30,7 +31,7 @@ class AnswerMeasurement:
         """Returns one object, ready for JSON."""
         progress.step(scenario.title)
         with Network(scenario.link) as network, Servers(self._server, network, self._folder) as servers:
-            load = Load(network, self.load_argv(scenario, network), self._folder)
+            load = _StoppingLoad(network, self.load_argv(scenario, network), self._folder, servers, scenario.stopped)
             with VictimFlow(network, self._folder) if scenario.victim else contextlib.nullcontext() as victim:
                 measured = measure(scenario, network, servers, load, progress)
             if victim is not None:
@@ -47,6 +48,7 @@ class AnswerMeasurement:
             "replicas": scenario.replicas,
             "hedge_after_ms": scenario.hedge_after_ms,
             "in_flight": scenario.in_flight,
+            "stopped": scenario.stopped,
             "load": scenario.load,
             **measured,
         }
@@ -68,6 +70,24 @@ class AnswerMeasurement:
         if scenario.in_flight:
             argv += ["--in-flight", scenario.in_flight]
         return argv if scenario.sizes_known else [*argv, "--unknown-sizes"]
+
+
+class _StoppingLoad(Load):
+    """A load during which some servers stand still."""
+
+    def __init__(self, network, argv, folder, servers, stopped):
+        super().__init__(network, argv, folder)
+        self._stopped = servers.workers[:stopped]
+
+    def start(self):
+        for server in self._stopped:
+            server.send_signal(signal.SIGSTOP)
+        super().start()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        for server in self._stopped:
+            server.send_signal(signal.SIGCONT)
 
 
 class Servers:

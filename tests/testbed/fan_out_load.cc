@@ -28,6 +28,7 @@
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/worker_list.h"
 #include "tests/testbed/answer_workload.h"
 #include "tests/testbed/block_callers.h"
@@ -234,6 +235,7 @@ class FanOutLoad {
     RunAll(readers, warm_up);
     if (absl::Status start = AwaitStartFile(start_file_); !start.ok()) return start;
     const double cpu_before = CpuSeconds();
+    observed_before_ = Observed();
     const auto started = Clock::now();
     Arrivals arrivals = open_loop ? Arrivals(blocks_, arrivals_per_second_, seed_) : Arrivals(blocks_ * sharers);
     RunAll(readers, arrivals);
@@ -280,8 +282,9 @@ class FanOutLoad {
   absl::Status MakeFanOut() {
     absl::StatusOr<std::shared_ptr<Link>> link = Link::Create(link_options_);
     if (!link.ok()) return link.status();
+    link_in_use_ = *std::move(link);
     absl::StatusOr<std::unique_ptr<FanOut>> fan_out =
-        FanOut::Create(*std::move(link), {.workers = workers_, .connect_timeout = absl::Seconds(60)});
+        FanOut::Create(link_in_use_, {.workers = workers_, .connect_timeout = absl::Seconds(60)});
     if (!fan_out.ok()) return fan_out.status();
     fan_out_ = *std::move(fan_out);
     const double resident_before = ResidentBytes();
@@ -294,7 +297,17 @@ class FanOutLoad {
                                                fan_out_->address(missing.front()), " is one"));
   }
 
+  LinkObservation Observed() const {
+    LinkObservation observed;
+    if (link_in_use_ != nullptr) {
+      link_in_use_->Await([&observed](LinkLoop& loop) { observed = loop.schedule().Observation(); });
+    }
+    return observed;
+  }
+
   absl::Status Report(const std::deque<Reader>& readers, double seconds, double cpu_seconds) const {
+    const LinkObservation observed = Observed();
+    const double lost_seconds = Milliseconds(observed.lost_time - observed_before_.lost_time) / 1e3;
     ReaderResult total;
     for (const Reader& reader : readers) {
       const ReaderResult& result = reader.result();
@@ -318,6 +331,11 @@ class FanOutLoad {
          {"goodput_bps", seconds > 0 ? 8.0 * static_cast<double>(total.bytes) / seconds : 0},
          // Goodput while usual responses were due. With one reader it is the goodput of everything but the tail.
          {"usual_goodput_bps", total.usual_ms > 0 ? 8e3 * static_cast<double>(total.usual_bytes) / total.usual_ms : 0},
+         // Unscheduled: the goodput that the link predicts with a schedule, of a closed loop.
+         {"predicted_goodput_bps",
+          seconds > lost_seconds && fan_out_ ? 8.0 * static_cast<double>(total.bytes) / (seconds - lost_seconds) : 0},
+         {"lost_responses", static_cast<double>(observed.lost_responses - observed_before_.lost_responses)},
+         {"held_responses", static_cast<double>(observed.held_responses - observed_before_.held_responses)},
          {"block_ms", total.block_ms},
          {"block_p50_ms", Percentile(total.block_ms, 0.5)},
          {"block_p99_ms", Percentile(total.block_ms, 0.99)},
@@ -357,6 +375,8 @@ class FanOutLoad {
   Link::Options link_options_;
   Stubs stubs_;
   std::optional<CallCap> cap_;  // only with mode hand-written
+  std::shared_ptr<Link> link_in_use_;
+  LinkObservation observed_before_;
   std::unique_ptr<FanOut> fan_out_;
   double connect_seconds_ = 0;
   double connection_bytes_ = 0;

@@ -92,6 +92,7 @@ def add_link_flags(parser, workers=64):
     add("--access-rate", type=flag(parse_rate_bps), default=0, metavar="RATE", help="rate of a machine of workers; "
         "default: ten times the rate of the switch port")  # fmt: skip
     add("--rtt", type=flag(parse_time_us), default=200, metavar="TIME", help="round trip that the model uses (200us)")
+    add("--paced", action="store_true", help="of reads: schedule.paced, which needs a long --rtt")
 
 
 def link_of(flags):
@@ -104,6 +105,7 @@ def link_of(flags):
         quick_acks=flags.quick_acks,
         access_rate_bps=flags.access_rate,
         rtt_us=flags.rtt,
+        paced=flags.paced,
         told_buffer_bytes=flags.tell_buffer,
     )
 

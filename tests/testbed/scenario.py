@@ -30,6 +30,7 @@ class LinkScenario:
     rto_min_ms: int = 200  # the kernel rounds it up to a multiple of its tick
     quick_acks: bool = False  # every host acknowledges each packet at once
     rtt_us: int = 200  # for the model; the namespaces themselves add some tens of microseconds
+    paced: bool = False  # more bytes than the buffer may be on the way, if the model's path holds them
     told_buffer_bytes: int | None = None  # buffer that Sluice is configured with; None: the true buffer, 0: none
 
     @property
@@ -160,6 +161,7 @@ class AnswerScenario:
     replicas: int = 0
     hedge_after_ms: float = 0  # 0: no hedges
     in_flight: int = 0  # with hand-written: requests in flight at a time; 0: all
+    stopped: int = 0  # servers that stop as the measured part starts; their kernels do not
     victim: bool = False  # also run another flow with small responses through the same port
     load: float = 0  # Poisson arrivals that offer this share of the link, for a fixed size; 0: closed loops
     warmup_blocks: int = 2

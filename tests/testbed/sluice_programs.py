@@ -150,7 +150,7 @@ def aggregator_config(link, policy, workers, listen, admin=_ADMIN, queue_limit=6
         "admin": admin,
         "workers": workers,
         "link": link_config(link),
-        "schedule": {"policy": policy, "queue_limit": queue_limit},
+        "schedule": {"policy": policy, "queue_limit": queue_limit, "paced": link.paced},
         # The timeouts are long because a collapse must show as TCP's timeouts, before Sluice's own timeouts end it.
         "sru_timeout": "120s",
         "block_timeout": "600s",

@@ -18,8 +18,13 @@ class TunnelledServers(ProxiedServers):
 
     def counts(self):
         metrics = scrape(self._network, AGGREGATOR, ADMIN)
-        turns = {end: int(sum_of_metric(metrics, "sluice_tunnel_turns_total", f'end="{end}"')) for end in _TURN_ENDS}
-        surprises = int(sum_of_metric(metrics, "sluice_tunnel_surprises_total"))
+        is_there = "sluice_tunnel_turns_total{" in metrics  # it is once a scheduled tunnel has been open
+
+        def total(name, label=""):
+            return int(sum_of_metric(metrics, name, label)) if is_there else 0
+
+        turns = {end: total("sluice_tunnel_turns_total", f'end="{end}"') for end in _TURN_ENDS}
+        surprises = total("sluice_tunnel_surprises_total")
         return {**super().counts(), **{f"turns_{end}": count for end, count in turns.items()}, "surprises": surprises}
 
 

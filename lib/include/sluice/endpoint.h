@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "sluice/access_record.h"
 #include "sluice/link.h"
 #include "sluice/tls_options.h"
 
@@ -38,6 +39,8 @@ class Endpoint {
     std::string listen;
     // TLS to the workers; absent means plaintext. The stubs always use plaintext to the endpoint.
     std::optional<TlsOptions> tls;
+    // Called for each call once it has ended.
+    OnAccessRecord on_access = nullptr;
   };
 
   // Returns InvalidArgument if there is no link, its policy is `batches`, or `listen` is not a Unix

@@ -13,6 +13,7 @@
 
 #include <google/protobuf/message_lite.h>
 
+#include "sluice/access_record.h"
 #include "sluice/link.h"
 #include "sluice/metadata.h"
 #include "sluice/tls_options.h"
@@ -48,7 +49,8 @@ struct Ask {
   // Default: an upper quantile of the earlier responses of the method.
   std::optional<int64_t> response_bytes;
   // Other workers that can answer the same request, as indices. When a worker fails or is late, the replica that was
-  // recently the fastest is tried first.
+  // recently the fastest is tried first. While the worker itself is ejected (Link::Options::outlier_detection), a
+  // replica is asked instead.
   std::vector<size_t> replicas;
   // Sent with this request, after FanOutOptions::metadata.
   Metadata metadata;
@@ -61,8 +63,9 @@ struct FanOutOptions {
   // Maximum number of worker failures tolerated; one more fails the fan-out. A worker that has not answered at the
   // deadline has failed. At least 0. Default: 0, or with a quorum the number of workers asked minus the quorum.
   std::optional<int> fail_limit;
-  // Finish successfully after this many responses, and cancel the rest. The fan-out fails as soon as it cannot reach
-  // this number. At least 1. Default: wait until every worker has responded or failed.
+  // Finish successfully after this many responses, and cancel the rest: any k of n, such as for reads of an erasure
+  // code. `merge` receives exactly this number of unary responses, not counting those that it refuses. The fan-out
+  // fails as soon as it cannot reach this number. At least 1. Default: wait until every worker has responded or failed.
   std::optional<int> success_quorum;
 
   // Time that a worker has for one attempt, from when its request is sent. The time in which its response is ready and
@@ -174,6 +177,9 @@ class FanOut {
     // Class of traffic of fan-outs that name none; empty: the first class of the link. Create returns InvalidArgument
     // for a name that the link does not have.
     std::string traffic_class;
+    // Called for each call to a worker, retries and hedges included, once it has ended and its response was merged or
+    // dropped. The first fan-out may call it from Create on, and none calls it after the destructor.
+    OnAccessRecord on_access;
   };
 
   // Returns InvalidArgument that names the option, the value and the bound, and the errors of ValidateTls for `tls`.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sluice/link_profile.h"
+#include "sluice/outlier_detection.h"
 #include "sluice/schedule.h"
 #include "sluice/worker_fault.h"
 
@@ -78,6 +79,8 @@ class Link {
     // worker allows no more streams on the existing ones (MAX_CONCURRENT_STREAMS), and, in a proxy, for clients with
     // many calls. An extra connection ends after a minute without a call. With 1, calls wait for a free stream.
     int64_t worker_connections = 4;
+    // When workers that fail or are slow are avoided, if other workers can answer their calls.
+    OutlierDetection outlier_detection;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link. ShareLink of sluice/shared_link.h makes it. The
     // budget of the schedule (default: the buffer of the profile) then belongs to the whole link, and does not adapt.
@@ -107,11 +110,14 @@ class Link {
   // back: the bytes in flight drain. Returns FailedPrecondition if the budget is leased.
   absl::Status SetBudget(int64_t budget_bytes);
 
-  // Changes the link during calls: its profile, the queue limit, the budget and its bounds,
-  // worker_connections, and callback_memory_bytes. A smaller budget takes nothing back: the bytes in flight drain.
-  // Returns InvalidArgument as Create does, and if any other option differs (policy, inline_callbacks,
+  // Changes the link during calls: its policy, its profile, the queue limit, the budget and its bounds,
+  // worker_connections, outlier_detection, and callback_memory_bytes. A smaller budget takes nothing back: the bytes in
+  // flight drain.
+  // Returns InvalidArgument as Create does, and if any other option differs (names of classes, inline_callbacks,
   // callback_threads, threads, watch_connections, registry, stall_timeout, share); then nothing changes. The functions
-  // on_change, on_state and on_worker_faults stay as they are. Calls of Reconfigure must not overlap.
+  // on_change, on_state and on_worker_faults stay as they are. With a new policy, calls that are out end as they began:
+  // nothing that was granted is taken back, and what left unscheduled is charged. A byte tunnel that was connected with
+  // the policy unscheduled stays unscheduled. Calls of Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

@@ -5,6 +5,8 @@
 #include <string>
 #include <variant>
 
+#include "sluice/metadata.h"
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -22,6 +24,9 @@ struct ReadOptions {
   // anew. If `admit` returns an error, the read ends with it, and the link carries none of its bytes. The link's
   // thread calls `admit`, until shortly after the stream is dropped. `admit` must not wait. May be null.
   std::function<absl::Status(const ReadHeader& header)> admit = nullptr;
+  // Sent to every worker with the requests of this read, such as the trace context of W3C ("traceparent"). If several
+  // reads wait for a manifest, its requests have the metadata of the first.
+  Metadata metadata = {};
 };
 
 // The parts of a read, in this order: one ReadHeader; then ReadChunk and MissingBytes, which together cover the bytes

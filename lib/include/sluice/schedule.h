@@ -54,9 +54,17 @@ struct ScheduleOptions {
   SchedulePolicy policy = SchedulePolicy::kGrants;
   std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
   int64_t queue_limit = 65536;          // maximum number of calls that wait; at least 1
+  // Maximum bytes of the requests of a FanOut or a BlockReader that wait, at least 1. A request counts for each worker
+  // that it is for. A Link refuses calls beyond it with RESOURCE_EXHAUSTED, and leaves free bytes to the calls of other
+  // workers as with queue_limit. Default: no bound.
+  int64_t queue_bytes = std::numeric_limits<int64_t>::max();
   // Serves the shortest remaining block first, and keeps a quarter of the link for the oldest. Otherwise blocks are
   // served first come, first served. For grants and rolling.
   bool shortest_first = true;
+  // If the path holds more than two thirds of the budget (C·R), more bytes than the budget may be on the way: C·R in
+  // addition, at most ten budgets. They are granted at 0.97 C, so they cross the port one after the other. Only for
+  // workers that are about equally far. For grants and rolling.
+  bool paced = false;
   // A Link ends a call that was not sent within this time. The status is RESOURCE_EXHAUSTED, or UNAVAILABLE if the call
   // waited for its worker. Above 0; default: none.
   absl::Duration queue_timeout = absl::InfiniteDuration();
@@ -93,6 +101,7 @@ struct ScheduleState {
   int64_t blocks = 0;      // blocks that have not ended
   int64_t submitted_calls = 0;
   int64_t ended_calls = 0;
+  int64_t late_blocks = 0;  // since the start: could not make their deadline any more, and gave way to others
   // Since the start: the time in which a request or a response waited for the budget, and the bytes that came in this
   // time, in units of the budget. Calls of a full worker do not wait for the budget.
   std::chrono::nanoseconds backlogged_time{0};

@@ -15,8 +15,9 @@ struct TlsOptions {
   // neither.
   std::string certificate_file;
   std::string key_file;
-  // The name that a worker's certificate must have, and the :authority of requests to it. Empty: the certificate must
-  // have the host of the worker's address, and the :authority is that address.
+  // The name that a worker's certificate must have: a DNS name, which is also the :authority of requests to it, or a
+  // URI, such as spiffe://example/worker. Empty: the certificate must have the host of the worker's address. The
+  // :authority is then that address, as with a URI.
   std::string server_name;
   // Revocation lists of the authorities. A worker's certificate, and each one between it and the authority, must have a
   // list of its issuer that is in force and does not name it. Empty: nothing is revoked.

@@ -128,7 +128,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
           reader_()->ForgetLayout(request.file);
           ticket->FirstLookAt(ticket->opens_at());
           metrics_.CountLookup(CacheLookup::kMiss);
-          file->opening = Open(*file, ticket->opens_at(), request.deadline, outbox);
+          file->opening = Open(*file, ticket->opens_at(), request, outbox);
         }
         return Wait(ticket, file->opening);
       }
@@ -179,19 +179,19 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       const uint64_t length = file->BlockLength(offset);
       if (!blocks_.MakeRoom(length, outbox.streams)) return nullptr;
       metrics_.CountLookup(CacheLookup::kMiss);
-      block = Open(*file, offset, ticket.request.deadline, outbox);
+      block = Open(*file, offset, ticket.request, outbox);
       blocks_.Enter(file, block, length);
     }
     if (first_look) {
       ++block->held;
-      ReadAheadOf(file, *block, ticket.request.deadline, outbox);
+      ReadAheadOf(file, *block, ticket.request, outbox);
       --block->held;
     }
     return block;
   }
 
   // If the cache still holds the previous block, the file is read in order.
-  void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, TimePoint deadline,
+  void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, const Request& request,
                    Outbox& outbox) {  // with mutex_ held
     const uint64_t next = block.offset + file->block_bytes;
     const bool in_order = block.offset >= file->block_bytes && file->blocks.contains(block.offset - file->block_bytes);
@@ -199,20 +199,21 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     if (kBlocksInOrder * file->block_bytes > blocks_.max_bytes()) return;
     const uint64_t length = file->BlockLength(next);
     if (!blocks_.MakeRoom(length, outbox.streams)) return;
-    const auto ahead = Open(*file, next, deadline, outbox);
+    const auto ahead = Open(*file, next, request, outbox);
     ahead->read_ahead = true;
     blocks_.Enter(file, ahead, length);
   }
 
-  std::shared_ptr<CachedBlock> Open(const CachedFile& file, uint64_t offset, TimePoint deadline,
+  std::shared_ptr<CachedBlock> Open(const CachedFile& file, uint64_t offset, const Request& request,
                                     Outbox& outbox) {  // with mutex_ held
     auto block = std::make_shared<CachedBlock>();
     block->file = file.name;
     block->offset = offset;
-    block->deadline = deadline;
+    block->deadline = request.deadline;
     std::shared_ptr<BlockReader> reader = reader_();
     std::shared_ptr<ReadStream> stream = reader->OpenBlockAt(
-        file.name.first, offset, {.allow_partial = true, .timeout = absl::FromChrono(deadline - Now())});
+        file.name.first, offset,
+        {.allow_partial = true, .timeout = absl::FromChrono(request.deadline - Now()), .metadata = request.metadata});
     block->stream = KeepReader(std::move(reader), std::move(stream));
     outbox.fetches.push_back({block, block->stream});
     return block;

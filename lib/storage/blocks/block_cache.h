@@ -38,6 +38,7 @@ class BlockCache {
     uint32_t version = 0;        // checksum of the manifest of the level above; 0: any
     bool up_to_end = false;      // return fewer bytes if the file ends before the range does
     bool allow_partial = false;  // gaps are not an error
+    Metadata metadata;           // sent to the workers if this range begins the read of a block
     TimePoint deadline;
   };
   struct Range {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/grpc_wire/metadata.h"
 #include "lib/link/link_metrics.h"
 #include "lib/net/clock.h"
 #include "lib/storage/stripe/stripe_name.h"
@@ -31,6 +32,7 @@ FileRead::FileRead(ReaderState& state, std::string file, const Target& target, c
       file_(std::move(file)),
       target_(target),
       options_(options),
+      metadata_(options.metadata.empty() ? nullptr : std::make_shared<const Metadata>(options.metadata)),
       deadline_(DeadlineAfter(options.timeout)) {}
 
 absl::Status FileRead::TellGone() {
@@ -142,6 +144,7 @@ FileRead::MaybePart FileRead::HoldBehindHeader(MaybePart part) {
 absl::Status FileRead::FindLayout() {
   if (found_.has_value() || manifest_ != nullptr) return absl::OkStatus();
   if (absl::Status valid = ValidateFileName(file_); !valid.ok()) return valid;
+  if (absl::Status valid = ValidateMetadata(options_.metadata); !valid.ok()) return valid;
   if (auto known = state_.FindLayout(file_)) {
     from_memory_ = true;
     found_ = std::move(known);
@@ -153,7 +156,7 @@ absl::Status FileRead::FindLayout() {
   };
   const TimePoint deadline = BlockDeadline();
   if (deadline <= state_.link().now()) return too_late();
-  auto manifest = state_.FetchLayout(file_, *this);
+  auto manifest = state_.FetchLayout(file_, metadata_, *this);
   if (found_.has_value()) return absl::OkStatus();
   manifest_ = std::move(manifest);
   timer_ = state_.link().timers().Set(deadline, [this, too_late] {
@@ -241,6 +244,7 @@ SegmentRead::Spec FileRead::NextSegment() const {
           .first_sru = next_sru_,
           .srus = std::min({block_end - next_sru_, end_sru_ - next_sru_, at_most}),
           .allow_partial = options_.allow_partial,
+          .metadata = metadata_,
           .deadline = BlockDeadline()};
 }
 

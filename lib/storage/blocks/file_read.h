@@ -75,6 +75,7 @@ class FileRead final : public std::enable_shared_from_this<FileRead>, private Ma
   const std::string file_;
   const Target target_;
   const ReadOptions options_;
+  const std::shared_ptr<const Metadata> metadata_;  // null: none
   const TimePoint deadline_;
   std::atomic<bool> ended_ = false;  // the read has ended, and the consumer has received its end
 

@@ -36,9 +36,10 @@ std::vector<absl::StatusCode> AnyError() {
 
 }  // namespace
 
-ManifestFetch::ManifestFetch(ReaderState& state, std::string file)
+ManifestFetch::ManifestFetch(ReaderState& state, std::string file, std::shared_ptr<const Metadata> metadata)
     : state_(state),
       file_(std::move(file)),
+      metadata_(std::move(metadata)),
       deadline_(DeadlineAfter(state.link().now(), state.options().block_timeout)),
       search_(file_, state.workers().workers.size()) {}
 
@@ -91,6 +92,7 @@ void ManifestFetch::Run(std::vector<Range> ranges, const std::vector<size_t>& wo
   verdicts_.clear();
   FanOutRun::Spec spec = state_.SpecFor(kManifestPath, deadline_);
   spec.max_message_bytes = kMaxManifestBytes;
+  spec.metadata = metadata_;
   spec.limits.retry_on = AnyError();
   for (const Range& range : ranges_) {
     FanOutRun::Ask& ask = spec.asks.emplace_back();

@@ -35,7 +35,8 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
     ~Waiter() = default;
   };
 
-  ManifestFetch(ReaderState& state, std::string file);
+  // `metadata` may be null.
+  ManifestFetch(ReaderState& state, std::string file, std::shared_ptr<const Metadata> metadata);
 
   const std::string& file() const { return file_; }
   void Join(Waiter& waiter) { waiters_.push_back(&waiter); }
@@ -67,6 +68,7 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
 
   ReaderState& state_;
   const std::string file_;
+  const std::shared_ptr<const Metadata> metadata_;
   TimePoint deadline_;
   std::vector<Waiter*> waiters_;
 

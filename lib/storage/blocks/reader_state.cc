@@ -53,10 +53,12 @@ void ReaderState::ForgetLayout(const std::string& file) {
   fetches_.erase(file);
 }
 
-std::shared_ptr<ManifestFetch> ReaderState::FetchLayout(const std::string& file, ManifestFetch::Waiter& waiter) {
+std::shared_ptr<ManifestFetch> ReaderState::FetchLayout(const std::string& file,
+                                                        std::shared_ptr<const Metadata> metadata,
+                                                        ManifestFetch::Waiter& waiter) {
   std::shared_ptr<ManifestFetch>& known = fetches_[file];
   const bool first = known == nullptr;
-  if (first) known = std::make_shared<ManifestFetch>(*this, file);
+  if (first) known = std::make_shared<ManifestFetch>(*this, file, std::move(metadata));
   const std::shared_ptr<ManifestFetch> fetch = known;
   fetch->Join(waiter);
   if (first) fetch->Start();

@@ -54,7 +54,9 @@ class ReaderState {
   std::shared_ptr<const StripeLayout> FindLayout(const std::string& file) { return layouts_.Find(file); }
   void ForgetLayout(const std::string& file);
   // Fetches the layout from the workers, once for all concurrent waiters. `waiter` may be called within this call.
-  std::shared_ptr<ManifestFetch> FetchLayout(const std::string& file, ManifestFetch::Waiter& waiter);
+  // `metadata` is sent to the workers if this is the first waiter; it may be null.
+  std::shared_ptr<ManifestFetch> FetchLayout(const std::string& file, std::shared_ptr<const Metadata> metadata,
+                                             ManifestFetch::Waiter& waiter);
   // Called by the fetch when it has ended; no other waiter joins it then. `layout` is null if it has found nothing.
   void OnFetched(const ManifestFetch& fetch, std::shared_ptr<const StripeLayout> layout);
 

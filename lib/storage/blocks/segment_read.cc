@@ -91,6 +91,7 @@ FanOutRun::Spec SegmentRead::RunSpec() {
   const bool has_replicas = spec_.layout->Replicas() > 1;
   FanOutRun::Spec spec = state_.SpecFor(kPath, spec_.deadline);
   spec.server_streaming = true;
+  spec.metadata = spec_.metadata;
   spec.max_message_bytes = kMaxMessageBytes;
   spec.limits.server_streaming = true;
   spec.limits.replaceable = true;

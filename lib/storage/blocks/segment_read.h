@@ -41,6 +41,7 @@ class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from
     uint64_t first_sru = 0;
     uint64_t srus = 0;  // 1 or more
     bool allow_partial = false;
+    std::shared_ptr<const Metadata> metadata;  // may be null
     TimePoint deadline;
   };
 

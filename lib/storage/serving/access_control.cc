@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "lib/tcp/peer_name.h"
 #include "lib/telemetry/metric_families.h"
 
 namespace sluice {
@@ -65,6 +66,14 @@ absl::Status AccessControl::Check(const grpc::CallbackServerContext& context, ab
 absl::Status CheckAccess(AccessControl* access, const grpc::CallbackServerContext& context, absl::string_view method,
                          std::optional<absl::string_view> file) {
   return access != nullptr ? access->Check(context, method, file) : absl::OkStatus();
+}
+
+std::string ClientName(const grpc::CallbackServerContext& context) {
+  const PeerIdentity identity = IdentityOf(context);
+  if (!identity.dns_names.empty() || !identity.uris.empty() || identity.uid.has_value()) return identity.ToString();
+  const std::string peer = context.peer();
+  const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer);
+  return endpoint.has_value() ? endpoint->address().to_string() : peer;
 }
 
 UidProcessor::UidProcessor(uint32_t uid) : uid_(absl::StrCat(uid)) {}

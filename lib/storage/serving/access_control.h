@@ -43,6 +43,10 @@ class AccessControl {
 absl::Status CheckAccess(AccessControl* access, const grpc::CallbackServerContext& context, absl::string_view method,
                          std::optional<absl::string_view> file);
 
+// Returns the name that all calls of one client have: of its certificate, of its user on a Unix socket that tells users
+// apart, otherwise of its host.
+std::string ClientName(const grpc::CallbackServerContext& context);
+
 // Tells the services who the clients of one acceptor are: the processes of a user, on Unix sockets. There is one for
 // each acceptor. Thread-safe.
 class UidProcessor final : public grpc::AuthMetadataProcessor {

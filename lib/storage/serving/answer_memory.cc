@@ -13,14 +13,13 @@ absl::Status AnswerMemory::Share::Take(uint64_t bytes, TimePoint now) {
   AnswerMemory& memory = *memory_;
   const std::lock_guard<std::mutex> lock(memory.mutex_);
   memory.GiveBack(*this);
-  if (bytes > memory.max_bytes_ - memory.used_bytes_) {
+  if (absl::Status room = memory.CheckRoom(client_, bytes); !room.ok()) {
     memory.EndStalled(now);
-    return absl::ResourceExhaustedError(absl::StrCat("responses of ", memory.used_bytes_,
-                                                     " bytes wait to be sent; at most ", memory.max_bytes_,
-                                                     " may; try again later"));
+    return room;
   }
   if (bytes == 0) return absl::OkStatus();
   memory.used_bytes_ += bytes;
+  memory.client_bytes_[client_] += bytes;
   bytes_ = bytes;
   memory.shares_.push_back(*this);
   return absl::OkStatus();
@@ -41,8 +40,26 @@ void AnswerMemory::Share::OnOver() {
   end_ = nullptr;
 }
 
+absl::Status AnswerMemory::CheckRoom(const std::string& client, uint64_t bytes) const {
+  const uint64_t left_bytes = max_bytes_ - used_bytes_;
+  if (bytes > left_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("responses of ", used_bytes_, " bytes wait to be sent; at most ",
+                                                     max_bytes_, " may; try again later"));
+  }
+  const auto found = client_bytes_.find(client);
+  const uint64_t own_bytes = found != client_bytes_.end() ? found->second : 0;
+  const uint64_t needed_left_bytes = (own_bytes + bytes + kMostTimesLeft - 1) / kMostTimesLeft;
+  if (used_bytes_ == 0 || needed_left_bytes <= left_bytes - bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("responses of ", own_bytes, " bytes wait to be sent to this client (", client, "), and ", left_bytes,
+                   " bytes are left for all clients, of ", max_bytes_, "; try again later"));
+}
+
 void AnswerMemory::GiveBack(Share& share) {
   if (share.bytes_ == 0) return;
+  const auto client = client_bytes_.find(share.client_);
+  client->second -= share.bytes_;
+  if (client->second == 0) client_bytes_.erase(client);
   used_bytes_ -= std::exchange(share.bytes_, 0);
   shares_.erase(shares_.iterator_to(share));
 }

@@ -5,12 +5,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>  // Boost 1.74 misses it in C++20
 
 #include <boost/intrusive/list.hpp>
 
 #include "sluice/time_point.h"
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 
 namespace sluice {
@@ -19,8 +21,13 @@ namespace sluice {
 // does not count these. If a response finds too little, the calls end whose clients have taken nothing of an offered
 // message for the stall timeout. Otherwise such clients could refuse all others for ever. There is one for each
 // service. Thread-safe.
+//
+// The responses of one client take at most four times what is left, so one client alone has at most four fifths, and a
+// further one always finds some memory. This needs no number of clients and no share to configure (dynamic thresholds:
+// Choudhury and Hahne, 1998). While nothing is taken, one response may take all.
 class AnswerMemory {
  public:
+  static constexpr uint64_t kMostTimesLeft = 4;
   // If a call finds too little memory, calls whose clients have taken nothing for this time are cancelled.
   static constexpr std::chrono::seconds kStallTimeout{30};
 
@@ -28,15 +35,16 @@ class AnswerMemory {
   // Thread-safe.
   class Share : public boost::intrusive::list_base_hook<> {
    public:
-    // `end` cancels the call. It must not wait, nor destroy this object before it returns.
-    Share(std::shared_ptr<AnswerMemory> memory, std::function<void()> end)
-        : memory_(std::move(memory)), end_(std::move(end)) {}
+    // `client` is the same for all responses of a client (ClientName). `end` cancels the call. It must not wait, nor
+    // destroy this object before it returns.
+    Share(std::shared_ptr<AnswerMemory> memory, std::string client, std::function<void()> end)
+        : memory_(std::move(memory)), client_(std::move(client)), end_(std::move(end)) {}
     ~Share();
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
     // Gives back the memory that this share took before, and takes `bytes`. Returns ResourceExhausted if too little
-    // memory is left.
+    // memory is left, or the client has its part.
     absl::Status Take(uint64_t bytes, TimePoint now);
     void OnOffered(TimePoint now);  // a message waits for the client
     void OnTaken();                 // the client has taken it
@@ -47,6 +55,7 @@ class AnswerMemory {
     static constexpr TimePoint kNotOffered = TimePoint::max();
 
     const std::shared_ptr<AnswerMemory> memory_;
+    const std::string client_;
     // Guarded by memory_->mutex_.
     std::function<void()> end_;
     uint64_t bytes_ = 0;  // above 0: in memory_->shares_
@@ -57,6 +66,7 @@ class AnswerMemory {
       : max_bytes_(max_bytes), stall_timeout_(stall_timeout) {}
 
  private:
+  absl::Status CheckRoom(const std::string& client, uint64_t bytes) const;
   void GiveBack(Share& share);
   void EndStalled(TimePoint now);
 
@@ -65,6 +75,7 @@ class AnswerMemory {
   std::mutex mutex_;
   // Guarded by mutex_.
   uint64_t used_bytes_ = 0;
+  absl::flat_hash_map<std::string, uint64_t> client_bytes_;  // without zeros
   boost::intrusive::list<Share> shares_;
 };
 

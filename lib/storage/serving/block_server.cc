@@ -8,6 +8,7 @@
 #include "lib/net/clock.h"
 #include "lib/storage/serving/deadline.h"
 #include "lib/storage/serving/grpc_status.h"
+#include "lib/storage/serving/trace_context.h"
 #include "lib/storage/stripe/crc32c.h"
 
 namespace sluice {
@@ -115,8 +116,10 @@ grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServ
   std::shared_ptr<BlockReader> reader = source_();
   if (!reader) return new RefusedStream<v1::ReadResponse>(absl::UnavailableError("no worker is known yet"));
   const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
-  const auto memory = std::make_shared<AnswerMemory::Share>(memory_, [context] { context->TryCancel(); });
+  const auto memory =
+      std::make_shared<AnswerMemory::Share>(memory_, ClientName(*context), [context] { context->TryCancel(); });
   ReadOptions options{.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)};
+  options.metadata = TraceContext(*context);
   options.admit = [memory, segment_bytes = segment_bytes_.load()](const ReadHeader& header) {
     return memory->Take(HeldBytes(header, segment_bytes), Now());
   };

@@ -11,6 +11,7 @@
 #include "lib/net/clock.h"
 #include "lib/storage/serving/deadline.h"
 #include "lib/storage/serving/grpc_status.h"
+#include "lib/storage/serving/trace_context.h"
 #include "lib/storage/stripe/manifest.h"
 #include "lib/storage/stripe/stripe_name.h"
 #include "lib/storage/stripe/stripe_store.h"
@@ -88,6 +89,7 @@ absl::StatusOr<BlockCache::Request> MidLevelServer::RequestBelow(const grpc::Cal
   return BlockCache::Request{.file = *std::move(file),
                              .offset = request.offset(),
                              .length = request.length(),
+                             .metadata = TraceContext(context),
                              .deadline = DeadlineAfter(time)};
 }
 
@@ -97,7 +99,9 @@ absl::StatusOr<BlockCache::Request> MidLevelServer::RequestBelow(const grpc::Cal
 class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
  public:
   SruCall(MidLevelServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
-      : server_(server), answer_(server.answers_, [&context] { context.TryCancel(); }), left_(request.length()) {
+      : server_(server),
+        answer_(server.answers_, ClientName(context), [&context] { context.TryCancel(); }),
+        left_(request.length()) {
     if (const auto report = server_.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
@@ -195,7 +199,9 @@ class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
   ManifestCall(MidLevelServer& server, grpc::CallbackServerContext& context, const v1::ReadManifestRequest& request,
                v1::ReadManifestResponse& response)
-      : server_(server), answer_(server.answers_, [&context] { context.TryCancel(); }), response_(response) {
+      : server_(server),
+        answer_(server.answers_, ClientName(context), [&context] { context.TryCancel(); }),
+        response_(response) {
     absl::StatusOr<BlockCache::Request> below = server_.RequestBelow(context, request);
     status_ = below.status();
     if (status_.ok()) status_ = answer_.Take(request.length(), Now());

@@ -42,7 +42,7 @@ class ProbeServer::ProbeCall final : public grpc::ServerUnaryReactor {
  public:
   ProbeCall(ProbeServer& server, grpc::CallbackServerContext& context, const v1::ProbeRequest& request,
             v1::ProbeResponse& response)
-      : answer_(server.answers_, [&context] { context.TryCancel(); }) {
+      : answer_(server.answers_, ClientName(context), [&context] { context.TryCancel(); }) {
     const absl::Status status = Answer(request, response);
     answer_.OnOffered(Now());
     Finish(ToGrpc(status));

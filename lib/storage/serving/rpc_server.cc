@@ -65,7 +65,7 @@ uint64_t MaxDescriptors() {
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& options,
                                                             const std::vector<grpc::Service*>& services) {
-  const auto credentials = MakeServerCredentials(options.tls);
+  const auto credentials = MakeServerCredentials(options.tls, options.on_refused_certificate);
   if (!credentials.ok()) return credentials.status();
   grpc::EnableDefaultHealthCheckService(false);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -88,13 +88,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *credentials);
   for (const uint32_t uid : options.access.Uids()) {
-    const auto of_user = MakeServerCredentials(options.tls, uid);
+    const auto of_user = MakeServerCredentials(options.tls, uid, options.on_refused_certificate);
     if (!of_user.ok()) return of_user.status();
     server->acceptors_[uid] = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, *of_user);
   }
   server->server_ = builder.BuildAndStart();
   if (!server->server_) return absl::UnavailableError("gRPC cannot start a server");
-  if (absl::Status listens = server->Listen(options.listen); !listens.ok()) {
+  if (absl::Status listens = server->Listen(options.listen, options.passed); !listens.ok()) {
     server->CloseListeners();
     server->server_->Shutdown();
     server->server_.reset();
@@ -112,10 +112,12 @@ RpcServer::RpcServer(const Options& options)
       health_(options.ready),
       executor_(std::make_unique<AsioExecutor>()) {}
 
-absl::Status RpcServer::Listen(const std::vector<std::string>& addresses) {
+absl::Status RpcServer::Listen(const std::vector<std::string>& addresses,
+                               const std::shared_ptr<PassedSockets>& passed) {
   absl::Status status;
   // The rules of access tell the users apart.
-  const AsioListener::Options listener_options{.unix_mode = acceptors_.empty() ? 0600U : 0666U, .tls = nullptr};
+  const AsioListener::Options listener_options{
+      .unix_mode = acceptors_.empty() ? 0600U : 0666U, .tls = nullptr, .passed = passed};
   executor_->Await([&] {
     for (const std::string& address : addresses) {
       auto listener = AsioListener::Listen(*executor_, address, listener_options,
@@ -146,6 +148,9 @@ void RpcServer::Take(const AcceptedConnection& connection) {
 }
 
 void RpcServer::CloseListeners() {
+  executor_->Await([this] {
+    for (const auto& listener : listeners_) listener->Stop();
+  });
   executor_->Await([this] { listeners_.clear(); });
   executor_->Stop();
 }

@@ -28,6 +28,7 @@ namespace sluice {
 struct AcceptedConnection;
 class AsioExecutor;
 class AsioListener;
+class PassedSockets;
 
 // The gRPC server of every program. It has a health service, optional reflection, bounded memory, a port that no other
 // server shares, and a drain that lets calls finish. One thread owns and drains it.
@@ -60,9 +61,12 @@ class RpcServer {
     absl::Duration drain_timeout = absl::Seconds(10);
     // How long a drain reports NOT_SERVING before it refuses calls, so that clients and load balancers notice.
     absl::Duration drain_delay;
-    bool ready = true;  // the initial health
+    bool ready = true;                      // the initial health
+    std::shared_ptr<PassedSockets> passed;  // as AsioListener::Options::passed
     // Called on the accepting thread when a connection is closed because few file descriptors are left. May be null.
     std::function<void(const std::string& peer)> on_refused;
+    // Called with the reason when a client's certificate is refused, on any thread. May be null.
+    std::function<void(const absl::Status& why)> on_refused_certificate;
   };
 
   // Starts a server, which serves when this returns. Returns InvalidArgument for what is no such address, Unavailable
@@ -86,7 +90,7 @@ class RpcServer {
 
  private:
   explicit RpcServer(const Options& options);
-  absl::Status Listen(const std::vector<std::string>& addresses);
+  absl::Status Listen(const std::vector<std::string>& addresses, const std::shared_ptr<PassedSockets>& passed);
   void Take(const AcceptedConnection& connection);
   void CloseListeners();
 

@@ -34,7 +34,7 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
   SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
       : server_(server),
         request_(request),
-        answer_(server.answers_, [&context] { context.TryCancel(); }),
+        answer_(server.answers_, ClientName(context), [&context] { context.TryCancel(); }),
         next_(request.offset()),
         left_(request.length()) {
     if (const auto report = server.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
@@ -148,7 +148,7 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
   ManifestCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadManifestRequest& request,
                v1::ReadManifestResponse& response)
-      : server_(server), answer_(server.answers_, [&context] { context.TryCancel(); }) {
+      : server_(server), answer_(server.answers_, ClientName(context), [&context] { context.TryCancel(); }) {
     // Take no memory for a request that is too long: the store refuses it.
     if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length(), Now());
     if (!status_.ok()) {

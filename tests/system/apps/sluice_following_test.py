@@ -60,6 +60,10 @@ class ReloadTest(FollowingTest):
             file.write(text)
         os.rename(self.path("config.new"), self.path("config.json"))
 
+    @staticmethod
+    def policy(name):
+        return f'sluice_schedule_policy{{policy="{name}"}}'
+
     def start_configured(self, *flags):
         return self.start("sluice-aggregator", "--config", self.path("config.json"), *flags)
 
@@ -83,12 +87,35 @@ class ReloadTest(FollowingTest):
         self.write(self.config)
         self.await_samples(aggregator, {"sluice_config_hash": hash_before})
 
+    def test_the_policy_changes_while_reads_go_on(self):
+        self.config["reload_interval"] = "0s"
+        self.write({**self.config, "schedule": {"policy": "unscheduled"}})
+        aggregator = self.start_configured()
+        policies = [*("grants", "unscheduled") * 4, "rolling", "batches", "unscheduled", "batches", "grants", "rolling",
+                    "unscheduled", "grants"]
+        goodput = 'sluice_goodput_bytes_total{worker_kind="primary"}'
+        with subprocess.Popen([program("sluice-load"), "--aggregator", aggregator.addresses[0], "--file", "data",
+                               "--clients", "4", "--blocks", "1000", "--compare", self.path("input")],
+                              stdout=subprocess.PIPE) as load:
+            for policy in policies:
+                before = metric(aggregator, goodput)
+                wait_until(lambda least=before: metric(aggregator, goodput) > least, "reads")
+                self.assertIsNone(load.poll(), "the load ended before the last change")
+                self.write({**self.config, "schedule": {"policy": policy}})
+                aggregator.process.send_signal(signal.SIGHUP)
+                self.await_samples(aggregator, {self.policy(policy): 1})
+            report = json.loads(load.communicate(timeout=PATIENCE)[0])
+        self.assertEqual((report["blocks"], report["errors"], report["bad_bytes"]), (4000, 0, 0))
+        self.assertEqual(metric(aggregator, self.APPLIED), len(policies))
+        self.assertEqual(metric(aggregator, self.policy("unscheduled")), 0)
+        self.await_samples(aggregator, {"sluice_in_flight_bytes": 0, "sluice_in_flight_calls": 0})
+
     def test_what_needs_a_restart_is_refused_with_all_the_rest(self):
         aggregator = self.start_configured()
-        self.write({**self.config, "schedule": {"policy": "rolling"}, "link": {"buffer": "64kb"}, "reflection": True})
+        self.write({**self.config, "drain_timeout": "1s", "link": {"buffer": "64kb"}, "reflection": True})
         self.await_samples(aggregator, {self.REFUSED: 1})
         self.assertEqual(metric(aggregator, "sluice_budget_limit_bytes"), 32 * 1024)
-        self.assertIn("schedule.policy", aggregator.text())
+        self.assertIn("drain_timeout", aggregator.text())
         self.assertIn("reflection", aggregator.text())
         self.write({**self.config, "link": {"buffer": "64kb"}})
         self.await_samples(aggregator, {self.APPLIED: 1, "sluice_budget_limit_bytes": 64 * 1024})
@@ -97,12 +124,14 @@ class ReloadTest(FollowingTest):
         aggregator = self.start_configured()
         wrong = ['{"listen": ', '{"wrokers": []}', {**self.config, "link": {"buffer": "32kilo"}},
                  {**self.config, "workers": []}, {**self.config, "attempts": 1000},
-                 {**self.config, "log_level": "loud"}]
+                 {**self.config, "schedule": {"policy": "fastest"}}, {**self.config, "log_level": "loud"}]
         for count, config in enumerate(wrong):
             self.write(config)
             self.await_samples(aggregator, {self.INVALID: count + 1})
-        for word in ("wrokers", "32kilo", "attempts is 1000", "log_level"):
+        for word in ("wrokers", "32kilo", "attempts is 1000", 'schedule.policy: policy: \\"fastest\\" is not known',
+                     "log_level"):
             self.assertIn(word, aggregator.text())
+        self.assertEqual(metric(aggregator, self.policy("grants")), 1)
         os.remove(self.path("config.json"))
         self.await_samples(aggregator, {self.INVALID: len(wrong) + 1})
         self.reads_right(aggregator)

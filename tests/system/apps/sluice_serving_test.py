@@ -164,6 +164,13 @@ class CatCommandLineTest(unittest.TestCase):
             for word in words:
                 self.assertIn(word, result.stderr.decode())
 
+    def test_an_aggregator_that_does_not_respond_is_named(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            result = run("sluice-cat", "--aggregator", address, "--timeout", "200ms", "data")
+        self.assertEqual((result.returncode, result.stdout), (1, b""))
+        self.assertEqual(result.stderr.decode(), f"sluice-cat: {address} has not responded within 200ms\n")
+
     def test_a_worker_is_not_an_aggregator(self):
         with tempfile.TemporaryDirectory() as folder:
             ready, address = pathlib.Path(folder, "ready"), f"unix:{folder}/worker"
@@ -310,7 +317,7 @@ class CatTest(ServingTest):
         aggregator = self.start_aggregator(workers.addresses)
         result = self.cat(aggregator, "--timeout", "300ms", "data")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"eadline", result.stderr)
+        self.assertIn(b"has not sent the whole response within 300ms", result.stderr)
 
 
 class AggregatorTest(ServingTest):

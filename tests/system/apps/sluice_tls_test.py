@@ -131,24 +131,8 @@ class TlsTest(ServingTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"access[0].methods", result.stderr)
 
-    def revoke(self, *certificates):
-        """Writes a revocation list of the authority, and returns its path."""
-        database = self.path("database")
-        config = self.path("crl.cnf")
-        with open(config, "w", encoding="ascii") as file:
-            file.write(f"[ca]\ndefault_ca=a\n[a]\ndatabase={database}\ndefault_md=sha256\ndefault_crl_days=1\n")
-        flags = ("-config", config, "-keyfile", self.authority.key, "-cert", self.authority.file)
-        open(database, "a", encoding="ascii").close()
-        for certificate in certificates:
-            subprocess.run(["openssl", "ca", *flags, "-revoke", certificate], check=True, capture_output=True, timeout=60)
-        crl = self.path("crl.pem")
-        subprocess.run(["openssl", "ca", *flags, "-gencrl", "-out", f"{crl}.new"], check=True, capture_output=True,
-                       timeout=60)
-        os.replace(f"{crl}.new", crl)
-        return crl
-
     def test_a_revoked_certificate_opens_nothing(self):
-        crl = self.revoke()
+        crl = self.authority.revoke("crl.pem")
         mutual = ("--tls_client_ca", self.authority.file, "--tls_crl", crl)
         workers = self.start_workers(*self.server_flags(), *mutual)
         aggregator = self.start_aggregator(workers.addresses, *self.flags_of("aggregator", "spiffe://example/aggregator"),
@@ -156,12 +140,12 @@ class TlsTest(ServingTest):
         reader = self.flags_of("reader", "spiffe://example/reader")
         thief = self.flags_of("thief", "spiffe://example/thief")
         self.assertEqual(self.cat(aggregator, *thief, "data").returncode, 0)
-        self.revoke(self.path("thief.pem"))
+        self.authority.revoke("crl.pem", self.path("thief.pem"))
         wait_until(lambda: self.cat(aggregator, "--timeout", "5s", *thief, "data").returncode == 1, "the new list")
         result = self.cat(aggregator, *reader, "data")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         # A worker is refused in the same way, once the connection to it is made again.
-        self.revoke(self.certificate)
+        self.authority.revoke("crl.pem", self.certificate)
         aggregator = self.start_aggregator(workers.addresses, *self.flags_of("aggregator", "spiffe://example/aggregator"),
                                            *mutual, "--connect_timeout", "2s")
         self.assertIn("is revoked", aggregator.text())

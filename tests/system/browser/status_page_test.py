@@ -271,6 +271,7 @@ class ScriptedTest(BrowserTest):
             "sluice_queued_blocks 1", "sluice_ungranted_calls 41", "sluice_grant_window 64",
             "sluice_plan_slot_seconds 0.002", 'sluice_timeouts_total{kind="tcp_rto"} 7',
             'sluice_timeouts_total{kind="stall"} 2', 'sluice_timeouts_total{kind="new"} 1',
+            'sluice_schedule_policy{policy="grants"} 0', 'sluice_schedule_policy{policy="rolling"} 1',
             "sluice_link_connections 128", 'sluice_link_rtt_seconds{stat="min"} 0.0002',
             'sluice_link_rtt_seconds{stat="smoothed"} 0.0021', ""))
         self.show()
@@ -279,6 +280,7 @@ class ScriptedTest(BrowserTest):
             "in-flight": "24.0 KiB", "in-flight-share": "75 % of the budget", "budget": "32.0 KiB", "budget-bounds": "8.00 KiB to 64.0 KiB",
             "budget-ceiling": "40.0 KiB", "calls": "180 calls", "blocks": "1 block", "ungranted": "41 of 64",
             "slot": "2.00 ms", "connections": "128", "rtt": "2.10 ms", "rtt-min": "smoothed; least 200 µs",
+            "policy": "rolling",
         }.items():
             self.assertEqual(self.shown(name), expected, name)
         kinds = self.browser.evaluate("[...byId('kinds').rows].map((row) => row.innerText.split('\\t'))")
@@ -295,6 +297,14 @@ class ScriptedTest(BrowserTest):
         self.assertEqual(len(names), 7)
         self.assertEqual(self.browser.accessible_names("heading")[1:4], ["Goodput last 3 min", "Plan", "Bytes in flight"])
 
+    def test_a_link_without_a_schedule_has_no_budget(self):
+        self.admin.metrics = "\n".join((
+            'sluice_schedule_policy{policy="grants"} 0', 'sluice_schedule_policy{policy="unscheduled"} 1',
+            "sluice_in_flight_bytes 24576", "sluice_budget_bytes 9.2e18", ""))
+        self.show()
+        self.assertEqual([self.shown(name) for name in ("policy", "in-flight", "in-flight-share", "budget")],
+                         ["unscheduled", "24.0 KiB", "– % of the budget", "–"])
+
     def test_a_proxy_shows_its_clients_and_what_it_does_not_schedule(self):
         bucket = 'sluice_proxy_call_seconds_bucket{{method="/a/b",le="{}"}} {}'
         text = "\n".join((
@@ -307,7 +317,10 @@ class ScriptedTest(BrowserTest):
             'sluice_proxy_tunnel_received_bytes_total{to="other"} 1', bucket.format("0.01", "%d"),
             bucket.format("+Inf", "%d"), 'sluice_block_seconds_bucket{le="+Inf"} 0',
             'sluice_class_queued_calls{class="queries"} 1', 'sluice_class_queued_calls{class="scan"} 2',
-            'sluice_class_received_bytes_total{class="queries"} %d', 'sluice_class_received_bytes_total{class="scan"} 0', ""))
+            'sluice_class_received_bytes_total{class="queries"} %d', 'sluice_class_received_bytes_total{class="scan"} 0',
+            'sluice_tunnels{phase="quiet",workers="*.redis.svc:6379"} 1',
+            'sluice_tunnels{phase="waiting",workers="*.redis.svc:6379"} 3',
+            'sluice_tunnel_received_bytes_total{workers="*.redis.svc:6379"} 7', ""))
         self.admin.metrics = text % (0, 0, 0, 0)
         self.show()
         for name, expected in {
@@ -318,6 +331,8 @@ class ScriptedTest(BrowserTest):
         tunnels = "[...byId('tunnel-rows').rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
         rows = [["scheduled", "4", "0 bit/s"], ["not scheduled", "32", "0 bit/s"], ["to other hosts", "1", "0 bit/s"]]
         self.assertEqual(self.browser.evaluate(tunnels), rows)
+        patterns = tunnels.replace("tunnel-rows", "pattern-rows")
+        self.assertEqual(self.browser.evaluate(patterns), [["*.redis.svc:6379", "3 of 4", "0 bit/s"]])
         classes = tunnels.replace("tunnel-rows", "class-rows")
         self.assertEqual(self.browser.evaluate(classes), [["queries", "1", "0 bit/s"], ["scan", "2", "0 bit/s"]])
         self.assertEqual(self.browser.evaluate("document.title"), "0 bit/s – sluice-proxy")

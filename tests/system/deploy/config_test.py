@@ -44,6 +44,28 @@ def check(container, folder, data):
         return subprocess.run(command, capture_output=True, check=False, text=True)
 
 
+def size(text):
+    """Returns the bytes of "64mb" in a config, or of "1Gi" in a manifest."""
+    number, unit = re.fullmatch(r"(\d+)([a-zA-Z]*)", text).groups()
+    return int(number) << {"k": 10, "m": 20, "g": 30}[unit.lower()[0]]
+
+
+def memory_bound(program, config):
+    """Returns what the program may take by its own bounds: docs/guides/size.md."""
+    itself, grpc, calls, probes = 48 << 20, 256 << 20, 256 << 20, 64 << 20
+    if program == "sluice-worker":
+        return itself + grpc + 2 * calls + probes  # gRPC holds a message of each call again
+    if program == "sluice-aggregator":
+        mid_level = config.get("mid_level")
+        cache = size(mid_level.get("cache", "64mb")) + 2 * calls + (64 << 20) if mid_level is not None else 0
+        return itself + grpc + size(config.get("read_memory", "1gb")) + cache
+    if program == "sluice-proxy":
+        limits = config.get("limits", {})  # without a limit, the proxy derives it from the memory that it has
+        return itself + limits.get("connections", 0) * (20 << 10) + limits.get("calls", 0) * (6 << 10) + \
+            3 * size(limits.get("held", "0mb"))
+    return itself
+
+
 class ConfigTest(unittest.TestCase):
     def test_programs_take_their_configs(self):
         programs = {overlay: {"sluice-aggregator", "sluice-worker", "sluice-link"} for overlay in ("dev", "production")}
@@ -55,6 +77,19 @@ class ConfigTest(unittest.TestCase):
                     self.assertEqual((result.returncode, result.stdout), (0, "config ok\n"), result.stderr)
                     checked.add(container["image"] and pathlib.Path(container["command"][0]).name)
             self.assertEqual(checked, expected)
+
+    # Slow clients may make each program hold all that its own bounds permit. The kernel must not end it before that.
+    def test_memory_limits_are_above_the_bounds_of_the_programs(self):
+        checked = set()
+        for overlay in ("production", "proxy"):
+            for workload, container, _, config in configured(manifests.installed(overlay)):
+                program = pathlib.Path(container["command"][0]).name
+                limit = container["resources"]["limits"]["memory"]
+                with self.subTest(overlay=overlay, workload=manifests.name(workload), limit=limit):
+                    (text,) = [text for file, text in config["data"].items() if file.endswith(".json")]
+                    self.assertLessEqual(memory_bound(program, json.loads(text)), size(limit))
+                    checked.add(program)
+        self.assertLessEqual({"sluice-aggregator", "sluice-worker", "sluice-proxy"}, checked)
 
     def test_a_typo_would_be_found(self):
         _, container, folder, config = next(configured(manifests.installed("dev")))

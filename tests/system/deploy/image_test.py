@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
 """Tests the image as far as possible without an image builder: image_test.py FOLDER_OF_PROGRAMS"""
 
+import gzip
+import hashlib
+import io
+import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -15,6 +21,7 @@ import manifests  # noqa: E402
 
 _PROGRAMS = pathlib.Path()
 _COLLECT = manifests.REPOSITORY / "deploy/image/collect.sh"
+_MAKE_IMAGE = manifests.REPOSITORY / "deploy/image/make_image"
 _DOCKERFILE = (manifests.REPOSITORY / "deploy/image/Dockerfile").read_text()
 
 
@@ -87,6 +94,94 @@ class TreeTest(unittest.TestCase):
             self.assertIn("there is no sluice-aggregator", result.stderr)
 
 
+class Image:
+    """One image of an OCI layout."""
+
+    def __init__(self, layout, name):
+        self.layout = layout
+        index = json.loads((layout / "index.json").read_text())
+        (entry,) = [each for each in index["manifests"] if each["annotations"]["org.opencontainers.image.ref.name"] == name]
+        self.digest = entry["digest"]
+        manifest = json.loads(self.blob(entry))
+        self.config = json.loads(self.blob(manifest["config"]))
+        (layer,) = manifest["layers"]
+        self.tar = gzip.decompress(self.blob(layer))
+        self.files = {member.name: member for member in tarfile.open(fileobj=io.BytesIO(self.tar))}
+
+    def blob(self, descriptor):
+        content = (self.layout / "blobs" / descriptor["digest"].replace(":", "/")).read_bytes()
+        assert (len(content), f"sha256:{hashlib.sha256(content).hexdigest()}") == (descriptor["size"], descriptor["digest"])
+        return content
+
+    def read(self, name):
+        return tarfile.open(fileobj=io.BytesIO(self.tar)).extractfile(name).read()
+
+
+class MadeImageTest(unittest.TestCase):
+    """The images that deploy/image/make_image makes without an image builder."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-images-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.outs = [pathlib.Path(folder.name) / name for name in ("first", "second")]
+        for out, umask in zip(cls.outs, (0o022, 0o077)):
+            subprocess.run([_MAKE_IMAGE, _PROGRAMS, out], check=True, stdout=subprocess.DEVNULL, umask=umask)
+        cls.images = {name: Image(cls.outs[0], name) for name in ("sluice", *cls.daemons())}
+
+    @staticmethod
+    def daemons():
+        return [f"sluice-{name}" for name in ("aggregator", "link", "proxy", "worker")]
+
+    def test_the_same_programs_give_the_same_bytes(self):
+        for name, image in self.images.items():
+            self.assertEqual(Image(self.outs[1], name).digest, image.digest, name)
+        self.assertEqual(*((out / "index.json").read_bytes() for out in self.outs))
+
+    def test_a_daemon_has_an_image_of_its_own(self):
+        for name in self.daemons():
+            image = self.images[name]
+            programs = {pathlib.Path(file).name for file in image.files if file.startswith("usr/bin/")}
+            self.assertEqual(programs - {"chown", "rm", "nft"}, {name})
+            self.assertEqual(image.config["config"]["Entrypoint"], [f"/usr/bin/{name}"])
+            self.assertLess(len(image.tar), len(self.images["sluice"].tar))
+
+    def test_its_user_is_that_of_the_dockerfile(self):
+        (user,) = re.findall(r"^USER (\S+)$", _DOCKERFILE, re.M)
+        for image in self.images.values():
+            self.assertEqual(image.config["config"]["User"], user)
+            self.assertEqual(image.config["rootfs"]["diff_ids"], [f"sha256:{hashlib.sha256(image.tar).hexdigest()}"])
+            self.assertEqual({(member.uid, member.mtime) for member in image.files.values()}, {(0, 0)})
+            self.assertEqual(image.files["tmp"].mode, 0o1777)
+
+    def test_its_list_of_contents_has_every_package(self):
+        for name, image in self.images.items():
+            text = image.read("usr/share/doc/sluice/sbom.spdx.json")
+            self.assertEqual((self.outs[0] / f"{name}.spdx.json").read_bytes(), text)
+            document = json.loads(text)
+            self.assertEqual(document["spdxVersion"], "SPDX-2.3")
+            packages = {package["SPDXID"]: package for package in document["packages"]}
+            self.assertEqual(len(packages), len(document["packages"]))
+            contained = {
+                packages[each["relatedSpdxElement"]]["name"]
+                for each in document["relationships"]
+                if each["relationshipType"] == "CONTAINS"
+            }
+            recorded = {file.rpartition("/")[2] for file in image.files if file.startswith("var/lib/dpkg/status.d/")}
+            self.assertEqual(contained, recorded)
+            self.assertIn("libssl3", contained)
+            for program in (file for file in image.files if file.startswith("usr/bin/")):
+                digest = hashlib.sha256(image.read(program)).hexdigest()
+                self.assertIn(f"{pathlib.Path(program).name} sha256 {digest}", packages["SPDXRef-sluice"]["comment"])
+
+    def test_skopeo_reads_them(self):
+        if shutil.which("skopeo") is None:
+            self.skipTest("skopeo is not installed; it is in Debian's package skopeo")
+        for name, image in self.images.items():
+            told = subprocess.run(["skopeo", "inspect", f"oci:{self.outs[0]}:{name}"], capture_output=True, check=True, text=True)
+            self.assertEqual(json.loads(told.stdout)["Digest"], image.digest)
+
+
 class DockerfileTest(unittest.TestCase):
     def stages(self):
         return re.split(r"^(?=FROM )", _DOCKERFILE, flags=re.M)[1:]
@@ -100,8 +195,18 @@ class DockerfileTest(unittest.TestCase):
 
     def test_its_user_is_not_root_and_is_that_of_the_manifests(self):
         (user,) = re.findall(r"^USER (\d+):\d+$", self.stages()[-1], re.M)
-        for workload in manifests.workloads(manifests.installed("production")):
+        # A DaemonSet has a user of its own, which owns the folder of its socket on the host.
+        for workload in manifests.of_kind(manifests.installed("production"), "Deployment", "StatefulSet", "Job"):
             self.assertEqual(manifests.pod(workload)["spec"]["securityContext"]["runAsUser"], int(user))
+
+    def test_each_stage_with_packages_has_their_fixes_and_a_base_that_can_be_pinned(self):
+        clients = (manifests.REPOSITORY / "deploy/image/clients/Dockerfile").read_text()
+        for dockerfile in (_DOCKERFILE, clients):
+            arguments = set(re.findall(r"^ARG (\w+)=", dockerfile, re.M))
+            for base in re.findall(r"^FROM (\S+)", dockerfile, re.M):
+                self.assertTrue(base == "scratch" or base.removeprefix("$") in arguments, base)
+            copied = re.split(r"^(?=FROM )", dockerfile, flags=re.M)[1 if dockerfile is _DOCKERFILE else 2]
+            self.assertIn("apt-get update && apt-get upgrade --yes", copied)
 
     def test_what_it_copies_exists(self):
         for sources in re.findall(r"^COPY (?!--)(.*) \S+$", self.stages()[0], re.M):

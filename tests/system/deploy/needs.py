@@ -38,3 +38,18 @@ def kustomize():
         return ["kubectl", "kustomize"]
     return skip("neither kustomize nor a kubectl of 1.24 or newer is on PATH (Debian 12's is too old for our overlays); "
                 "tests/install-languages installs kustomize")
+
+
+def module_of_go(module):
+    """Returns the folder of a Go module, which a machine without a network has only if it was fetched before."""
+    if shutil.which("go") is None:
+        skip("there is no go; tests/install-languages installs it")
+    fetched = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, check=False, text=True)
+    if fetched.returncode != 0:
+        skip(f"go cannot have {module}, which needs a network once")
+    return json.loads(fetched.stdout)["Dir"]
+
+
+def helm():
+    if shutil.which("helm") is None:
+        skip("helm is not on PATH; tests/install-languages installs it")

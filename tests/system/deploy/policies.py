@@ -66,6 +66,27 @@ def host_paths_fit_the_namespace(documents):
             yield f"{name(namespace)} could be restricted"
 
 
+def sockets_of_nodes_belong_to_one_program(documents):
+    """Another program that writes to the folder of a socket can put its own socket there."""
+    for owner in of_kind(documents, "DaemonSet"):
+        for volume in pod(owner)["spec"].get("volumes", []):
+            path = volume.get("hostPath", {}).get("path")
+            user = pod(owner)["spec"]["securityContext"]["runAsUser"]
+            for other in (each for each in workloads(documents) if path and each is not owner):
+                for container in init_containers(other) + containers(other):
+                    context = {**pod(other)["spec"].get("securityContext", {}), **container.get("securityContext", {})}
+                    if context.get("runAsUser") == user:
+                        yield f"{name(other)}, {container['name']} runs as the user {user}, who owns {path}"
+                    for mount in container.get("volumeMounts", []):
+                        if path == _host_path(other, mount["name"]) and not mount.get("readOnly"):
+                            yield f"{name(other)}, {container['name']} can write to {path} of {name(owner)}"
+
+
+def _host_path(workload, volume):
+    volumes = pod(workload)["spec"].get("volumes", [])
+    return next((each.get("hostPath", {}).get("path") for each in volumes if each["name"] == volume), None)
+
+
 def resources_are_given(documents):
     for workload in workloads(documents):
         for container in init_containers(workload) + containers(workload):
@@ -361,7 +382,8 @@ def metrics_are_scraped(documents):
                 yield f"{name(workload)}: the rules find jobs by names that begin with sluice-"
 
 
-POLICIES = (containers_are_restricted, pods_are_by_themselves, host_paths_fit_the_namespace, resources_are_given,
+POLICIES = (containers_are_restricted, pods_are_by_themselves, host_paths_fit_the_namespace,
+            sockets_of_nodes_belong_to_one_program, resources_are_given,
             servers_are_probed, images_are_pinned, selectors_select, servers_survive_a_drain_of_a_node,
             services_lead_somewhere, workers_keep_their_names, replicas_spread_over_nodes_that_take_them,
             volumes_are_owned_once, volumes_exist, configs_reach_running_aggregators, configs_reach_running_proxies,

@@ -168,6 +168,11 @@ def redirect(documents):
     return next(each for each in manifests.init_containers(job) if each["name"] == "redirect-connections")
 
 
+def mount_socket(workload):
+    pod(workload)["spec"].setdefault("volumes", []).append({"name": "socket", "hostPath": {"path": "/run/sluice-proxy"}})
+    containers(workload)[0].setdefault("volumeMounts", []).append({"name": "socket", "mountPath": "/run/sluice-proxy"})
+
+
 # The same for the overlay `proxy`.
 PROXY_BREACHES = {
     "containers_are_restricted": [
@@ -178,6 +183,10 @@ PROXY_BREACHES = {
     "host_paths_fit_the_namespace": [
         lambda documents: manifests.of_kind(documents, "Namespace")[0]["metadata"]["labels"].update(
             {"pod-security.kubernetes.io/enforce": "restricted"}),
+    ],
+    "sockets_of_nodes_belong_to_one_program": [
+        lambda documents: pod(find(documents, "Job", "fan-out-go-node"))["spec"]["securityContext"].update(runAsUser=61400),
+        lambda documents: mount_socket(find(documents, "Job", "fan-out-go-node")),
     ],
     "servers_are_probed": [
         lambda documents: containers(daemon(documents))[0]["livenessProbe"]["httpGet"].update(port="http"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
+_SDK = CLIENTS.parents[3] / "sdk"
 _PATIENCE = 500  # seconds for a build
 _PROXY = "http://127.0.0.1:7400"
 
@@ -67,7 +68,7 @@ def _node(folder):
     package = folder / "node_modules/sluice-rpc"
     package.mkdir(exist_ok=True)
     for file in ("package.json", "index.js"):
-        shutil.copy(CLIENTS.parents[3] / "sdk/node" / file, package)
+        shutil.copy(_SDK / "node" / file, package)
     return ["node", folder / "client.js"]
 
 
@@ -78,13 +79,14 @@ def _java(folder):
     libraries = [*maven, "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"]
     if _run("mvn", "--offline", *libraries)[0] != 0:
         fetch("mvn", *libraries)
-    source = CLIENTS / "java/src/main/java/sluice/Client.java"
-    build("javac", "-d", str(folder / "classes"), "-cp", f"{folder}/lib/*", str(source))
+    sources = [CLIENTS / "java/src/main/java/sluice/Client.java", *sorted((_SDK / "java/src/main/java/sluice/rpc").glob("*.java"))]
+    build("javac", "-d", str(folder / "classes"), "-cp", f"{folder}/lib/*", *map(str, sources))
     return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{folder}/classes:{folder}/lib/*", "sluice.Client"]
 
 
 def _rust(folder):
     shutil.copytree(CLIENTS / "rust", folder / "source", dirs_exist_ok=True)
+    shutil.copytree(_SDK / "rust", folder / "sluice-rpc", dirs_exist_ok=True)
     manifest = f"--manifest-path={folder}/source/Cargo.toml"
     fetch("cargo", "fetch", manifest)
     build("cargo", "build", "--jobs=2", f"--target-dir={folder}/target", manifest)
@@ -92,11 +94,12 @@ def _rust(folder):
 
 
 _BUILDS = {"python": _python, "go": _go, "node": _node, "java": _java, "rust": _rust}
-# The environment that sends an unchanged program through the proxy. Rust's libraries ignore such variables.
+# The environment that sends an unchanged program through the proxy. Rust's needs the connector of sdk/rust.
 ENVIRONMENT = {
     "python": {"http_proxy": _PROXY},
     "go": {"HTTPS_PROXY": _PROXY},
     "node": {"http_proxy": _PROXY},
+    "rust": {"http_proxy": _PROXY},
     "java": {"JAVA_TOOL_OPTIONS": "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=7400"},
 }
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -57,6 +58,22 @@ class ReadmeTest(unittest.TestCase):
             result = subprocess.run([_REPOSITORY / "examples" / demo, "--help"], capture_output=True, text=True, check=True)
             self.assertTrue(result.stdout.startswith("usage: "), result.stdout)
 
+    def test_the_demo_takes_installed_programs_of_its_version_and_builds_otherwise(self):
+        version = re.search(r"^project\(sluice VERSION (\S+)", (_REPOSITORY / "CMakeLists.txt").read_text(), re.M)[1]
+        installed = ["install-packages.sh demo", "run --build {prefix} --cc reno"]
+        built = ["install-packages.sh build demo", "cmake --preset release", "cmake --build", "run --build build/release --cc reno"]
+        for banner, expected in (
+            (f"sluice-aggregator {version} (0123456, gRPC 1.51.1)", installed),
+            (f"sluice-aggregator {version}1", built),
+            ("sluice-aggregator 0.0.9", built),
+            (None, built),
+        ):
+            with self.subTest(banner), tempfile.TemporaryDirectory() as folder:
+                calls = run_demo(pathlib.Path(folder), banner)
+                expected = [call.format(prefix=f"{folder}/usr") for call in expected]
+                self.assertEqual([call[: len(start)] for call, start in zip(calls, expected)], expected)
+                self.assertEqual(len(calls), len(expected), calls)
+
     def test_files_that_the_documents_link_exist(self):
         documents = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").rglob("*.md")),
                      *sorted((_REPOSITORY / "research").glob("*.md"))]
@@ -84,6 +101,27 @@ class ReadmeTest(unittest.TestCase):
                 self.assertEqual(until_it_works(cat, folder), content)
                 workers = " ".join(f"127.0.0.1:{port}" for port in ports[:4])
                 self.assertEqual(until_it_works(f"read_block FILE {workers}", folder), content[: 4 * 10240])
+
+
+def run_demo(folder, banner):
+    """Runs examples/run-demo.sh in a clone of scripts that only record their calls, on a machine whose installed
+    sluice-aggregator prints `banner`, or which has none. Returns the calls."""
+    calls = folder / "calls"
+
+    def script(path, command):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{command}\n")
+        path.chmod(0o755)
+
+    for name in ("clone/tests/install-packages.sh", "clone/examples/demo/run", "bin/cmake"):
+        script(folder / name, f'echo "${{0##*/}} $*" >> {calls}')
+    if banner is not None:
+        script(folder / "usr/bin/sluice-aggregator", f"echo '{banner}'")
+    shutil.copy(_REPOSITORY / "CMakeLists.txt", folder / "clone")
+    demo = shutil.copy(_REPOSITORY / "examples/run-demo.sh", folder / "clone/examples")
+    environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLUICE_PREFIX": str(folder / "usr")}
+    subprocess.run([demo, "--cc", "reno"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    return calls.read_text().splitlines()
 
 
 def free_ports(count):

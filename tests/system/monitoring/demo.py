@@ -92,8 +92,9 @@ class Demo:
         )  # fmt: skip
         # A route to the aggregator lets reads go through the proxy, too.
         _, (self._route, proxy_admin) = self._serve(
-            stack, "sluice-proxy", "--route", f"127.0.0.1:0={self._address}", "--workers", "127.0.0.0/8", "--buffer", "32kb"
-        )
+            stack, "sluice-proxy", "--route", f"127.0.0.1:0={self._address}", "--workers", "127.0.0.0/8", "--buffer", "32kb",
+            "--class", "reads=3,scan=1",
+        )  # fmt: skip
         self.targets = {
             "sluice-aggregator": aggregator_admin,
             "sluice-worker": addresses[_WORKERS],

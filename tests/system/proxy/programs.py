@@ -12,10 +12,10 @@ REQUEST = b"\x08\xa0\x9c\x01"
 
 
 @contextlib.contextmanager
-def started(argv, ready, stderr=None):
-    """Yields a program and its addresses, and kills the program at the end if it still runs."""
+def started(argv, ready, **options):
+    """Yields a program and its addresses, and kills the program at the end if it still runs. The options are Popen's."""
     ready.unlink(missing_ok=True)
-    with subprocess.Popen([str(word) for word in argv], stderr=stderr) as process:
+    with subprocess.Popen([str(word) for word in argv], **options) as process:
         try:
             deadline = time.monotonic() + PATIENCE_S
             while not ready.exists():

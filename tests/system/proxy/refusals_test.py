@@ -69,7 +69,7 @@ class RefusalsTest(unittest.TestCase):
         self.assertRegex(line, rf'^msg="a tunnel to a worker is not scheduled" client=\S+ target={address} carries=TLS ')
 
     def test_plaintext_grpc_to_a_host_that_is_not_a_worker_is_in_the_log(self):
-        proxy = self._start_proxy("--workers", "10.255.255.255/32")
+        proxy = self._start_proxy("--workers", "10.255.255.255/32", "--tunnels-to-others=true")
         with socket.create_server(("", 0)) as server:
             target = f"{_own_address()}:{server.getsockname()[1]}"
             with socket.create_connection(("127.0.0.1", int(proxy.rpartition(":")[2]))) as client:

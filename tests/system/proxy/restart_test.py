@@ -2,71 +2,19 @@
 """A sluice-proxy ends under load, and another one replaces it, while stock Python clients call: restart_test.py
 BUILD. Exits with code 77 and prints the reason if grpcio is missing."""
 
-import collections
 import contextlib
 import pathlib
 import signal
 import sys
 import tempfile
-import threading
-import time
 import unittest
 
-from programs import METHOD, REQUEST, started, worker
+from call_load import CLIENTS, Load
+from programs import started, worker
 from stock_grpc import grpc
 
 _PATIENCE = 30  # seconds that a test waits for an expected event
-_CLIENTS = 8
-_CALLS = 50  # of each client, before and after each event
 _BUILD = None
-
-
-class Load:
-    """Clients that call without a pause until the load ends, each over its own connection."""
-
-    def __init__(self, target, worker):
-        self._changed = threading.Condition()
-        self._done = [0] * _CLIENTS
-        self._ends = False
-        self.errors = collections.Counter()
-        self._threads = [threading.Thread(target=self._call, args=(i, target, worker)) for i in range(_CLIENTS)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.end()
-
-    def end(self):
-        """Ends the load. Must be called before its proxy ends."""
-        self._ends = True
-        for thread in self._threads:
-            thread.join()
-
-    def await_calls(self):
-        """Waits until each client has made _CALLS more successful calls."""
-        with self._changed:
-            wanted = [done + _CALLS for done in self._done]
-            reached = lambda: all(done >= want for done, want in zip(self._done, wanted))  # noqa: E731
-            if not self._changed.wait_for(reached, _PATIENCE):
-                raise AssertionError(f"calls do not go on: {self._done}, errors: {self.errors}")
-
-    def _call(self, client, target, worker):
-        options = [("grpc.default_authority", worker), ("grpc.use_local_subchannel_pool", 1),
-                   ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200)]  # fmt: skip
-        with grpc.insecure_channel(target, options=options) as channel:
-            answer = channel.unary_unary(METHOD)
-            while not self._ends:
-                try:
-                    answer(REQUEST, timeout=_PATIENCE, wait_for_ready=True)
-                except grpc.RpcError as error:
-                    self.errors[error.code()] += 1
-                    continue
-                with self._changed:
-                    self._done[client] += 1
-                    self._changed.notify_all()
 
 
 class RestartTest(unittest.TestCase):
@@ -103,7 +51,7 @@ class RestartTest(unittest.TestCase):
                 load.await_calls()
                 self.assertLessEqual(set(load.errors), {grpc.StatusCode.UNAVAILABLE})
                 # Calls in flight may fail, and calls that a client sent before it noticed the end.
-                self.assertLessEqual(sum(load.errors.values()), 2 * _CLIENTS)
+                self.assertLessEqual(sum(load.errors.values()), 2 * CLIENTS)
                 load.end()
 
 

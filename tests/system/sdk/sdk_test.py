@@ -21,6 +21,7 @@ _SKIP = 77
 _PATIENCE = 250  # seconds for the tests
 _ENVIRONMENT = {
     "SLUICE_TEST_PROXY": "unix:/run/sluice/proxy.sock",
+    "SLUICE_TEST_HTTP_PROXY": "http://127.0.0.1:7400",
     "SLUICE_TEST_ADMIN": "127.0.0.1:9103",
     "SLUICE_TEST_WORKERS": "10.0.0.1:0,10.0.0.2:0",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -49,7 +50,26 @@ def _node(folder):
     return ["node", "--test", folder / "fan_out.test.js"]
 
 
-_TESTS = {"python": _python, "go": _go, "node": _node}
+def _java(folder):
+    maven = ["--batch-mode", "--no-transfer-progress", f"-Dsluice.build={folder}", f"--file={_SDK}/java/pom.xml"]
+    libraries = [*maven, "dependency:go-offline", "surefire:test", "-DskipTests"]
+    try:
+        proxy_clients.fetch("mvn", "--offline", *libraries)
+    except Missing:
+        proxy_clients.fetch("mvn", *libraries)
+    return ["mvn", "--offline", *maven, "test"]
+
+
+def _rust(folder):
+    shutil.copytree(_SDK / "rust", folder / "source", dirs_exist_ok=True)
+    flags = [f"--manifest-path={folder}/source/Cargo.toml", f"--target-dir={folder}/target"]
+    proxy_clients.fetch("cargo", "fetch", flags[0])
+    proxy_clients.build("cargo", "test", "--no-run", "--jobs=2", *flags)
+    # One test at a time, because they read metrics of the proxy.
+    return ["cargo", "test", "--offline", "--quiet", *flags, "--", "--test-threads=1"]
+
+
+_TESTS = {"python": _python, "go": _go, "node": _node, "java": _java, "rust": _rust}
 
 
 def main(language, build):

@@ -36,6 +36,7 @@ TEST(CheckReloadableTest, WhatDescribesTheLinkTheWorkersAndReadsMayChange) {
   for (const char* json :
        {"{}", R"({"workers": ["a:1", "b:1"]})", R"({"link": {"capacity": "10gbit", "buffer": "1mb"}})",
         R"({"schedule": {"budget": "1mb", "budget_floor": "1kb", "budget_limit": "2mb", "queue_limit": 7}})",
+        R"({"schedule": {"policy": "unscheduled"}})", R"({"schedule": {"policy": "batches"}})",
         R"({"schedule": {"queue_timeout": "1s", "worker_connections": 2}})",
         R"({"sru_timeout": "1s", "block_timeout": "2s", "connect_timeout": "3s", "attempts": 4})",
         R"({"segment_bytes": "1mb", "log_level": "debug"})"}) {
@@ -48,7 +49,7 @@ TEST(CheckReloadableTest, AllElseIsNamedWithWhatItWasAndIs) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"listen": "127.0.0.1:1"})", "listen: \"127.0.0.1:0\" -> \"127.0.0.1:1\""},
       {R"({"admin": "127.0.0.1:1"})", "admin: \"127.0.0.1:1\""},
-      {R"({"schedule": {"policy": "rolling", "budget": "1mb"}})", "schedule.policy: \"rolling\""},
+      {R"({"schedule": {"classes": [{"name": "scan"}]}})", "schedule.classes[0]: { name: \"scan\" }"},
       {R"({"reflection": true})", "reflection: true"},
       {R"({"drain_timeout": "1s"})", "drain_timeout: \"1s\""},
       {R"({"drain_delay": "1s"})", "drain_delay: \"1s\""},

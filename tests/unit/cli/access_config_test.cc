@@ -80,5 +80,18 @@ TEST(RefusedCallLogTest, LogsAClientAndMethodOnce) {
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
 }
 
+TEST(RefusedCertificateLogTest, LogsAReasonOnce) {
+  const auto log = RefusedCertificateLog();
+  ::testing::internal::CaptureStderr();
+  StartLogging();
+  EXPECT_TRUE(SetLogLevel("warning").ok());
+  for (int i = 0; i < 3; ++i) log(absl::UnauthenticatedError("the certificate of a client (a) is revoked"));
+  log(absl::UnauthenticatedError("the certificate of a client (b) is revoked"));
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("msg=\"a client's TLS handshake has failed\" "
+                               "reason=\"the certificate of a client (a) is revoked\" unlogged=0"));
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
+}
+
 }  // namespace
 }  // namespace sluice

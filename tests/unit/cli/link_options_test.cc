@@ -59,6 +59,26 @@ TEST(LinkOptionsTest, AWorkerHasAFewConnections) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("worker_connections: 4294967297 is outside of 1 to 16"));
 }
 
+TEST(LinkOptionsTest, OutlierDetectionHasDefaultsAndBounds) {
+  EXPECT_EQ(ParseLink("{}")->outlier_detection.consecutive_errors, 5);
+  const auto parsed = ParseLink(R"({"outlier_detection": {"consecutive_errors": 3, "failure_percentage_threshold": 50,
+      "latency_factor": 2.5, "request_volume": 7, "interval": "1s", "base_ejection_time": "2s",
+      "max_ejection_time": "3s", "max_ejection_percent": 20}})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const OutlierDetection& options = parsed->outlier_detection;
+  EXPECT_EQ(options.consecutive_errors, 3);
+  EXPECT_EQ(options.failure_percentage_threshold, 50);
+  EXPECT_EQ(options.latency_factor, 2.5);
+  EXPECT_EQ(options.request_volume, 7);
+  EXPECT_EQ(options.interval, absl::Seconds(1));
+  EXPECT_EQ(options.base_ejection_time, absl::Seconds(2));
+  EXPECT_EQ(options.max_ejection_time, absl::Seconds(3));
+  EXPECT_EQ(options.max_ejection_percent, 20);
+  const absl::Status refused = ParseLink(R"({"outlier_detection": {"max_ejection_percent": 101}})").status();
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("schedule.outlier_detection.max_ejection_percent: 101 is outside of 0 to 100"));
+}
+
 TEST(LinkOptionsTest, AFlagReplacesTheClassesOfTheFile) {
   v1::ScheduleConfig schedule;
   schedule.add_classes()->set_name("old");

@@ -64,7 +64,7 @@ TEST_F(AttemptTimersTest, AttemptsThatHaveEndedAreSkipped) {
   AttemptTimers timers(absl::Milliseconds(30), absl::Milliseconds(10));
   Send(timers, kStart);
   FanOutActions actions;
-  attempts_.OnEnded(0, absl::UnavailableError("gone"));
+  attempts_.OnEnded(kStart, 0, absl::UnavailableError("gone"));
   attempts_.Conclude(0, AttemptOutcome::kFailed, actions);
   timers.SkipEnded(attempts_);
   EXPECT_EQ(timers.Next(), TimePoint::max());

@@ -6,6 +6,7 @@
 #include "sluice/fan_out.h"
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "tests/unit/fan_out/fan_out_fixture.h"
 
 namespace sluice {

@@ -22,10 +22,11 @@ using testing::Way;
 class FanOutTlsTest : public testing::FanOutTest {
  protected:
   // If `client_ca_file` is not empty, the server requires a client certificate.
-  void StartTlsServer(const std::string& value, const std::string& client_ca_file = "") {
+  void StartTlsServer(const std::string& value, const std::string& client_ca_file = "",
+                      const TestCertificates::Options& names = {}) {
     servers_.push_back(std::make_unique<testing::ScriptedServer>(
-        Says({value}),
-        testing::TlsServerEnd::Options{.files = certificates_.Make("server"), .client_ca_file = client_ca_file}));
+        Says({value}), testing::TlsServerEnd::Options{.files = certificates_.Make("server", names),
+                                                      .client_ca_file = client_ca_file}));
   }
 
   TestCertificates certificates_;
@@ -81,6 +82,16 @@ TEST_P(FanOutTlsTest, TheNameThatACertificateHasToBearIsTheAuthorityOfRequests) 
   MakeFanOut({}, {.tls = tls});
   EXPECT_TRUE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
   EXPECT_EQ(server(0).seen().at(1).authority, "localhost");
+}
+
+TEST_P(FanOutTlsTest, AUriMayNameTheWorkersAndIsNoAuthority) {
+  StartTlsServer("0", "", {.dns_names = {}, .ip_addresses = {}, .uris = {"spiffe://example/worker"}});
+  TlsOptions tls = certificates_.ClientOptions();
+  tls.server_name = "spiffe://example/worker";
+  MakeFanOut({}, {.tls = tls});
+  const auto result = fan_out_->Call(kUnary, Ask(1), Ignore());
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(server(0).seen().at(0).authority, server(0).address());
 }
 
 TEST_P(FanOutTlsTest, ShowsItsCertificateToWorkersThatAskForOne) {

@@ -75,7 +75,10 @@ class VirtualFanOutTest : public ::testing::Test {
     std::optional<int64_t> response_bytes;
     absl::Duration timeout = absl::Minutes(10);
     absl::Duration attempt_timeout = absl::InfiniteDuration();
+    std::optional<absl::Duration> hedge_after;
+    size_t replica_distance = 0;  // worker i + replica_distance can answer the request of worker i, too; 0: none can
     size_t fail_limit = 0;
+    std::optional<size_t> success_quorum;
     std::function<absl::Status(size_t worker, std::string& message)> merge;  // default: accepts every message
     int64_t max_message_bytes = 64 << 20;
   };
@@ -131,14 +134,18 @@ class VirtualFanOutTest : public ::testing::Test {
                            .max_message_bytes = options.max_message_bytes,
                            .memory = std::make_shared<CallbackMemory::Account>(loop_->callback_memory())};
       for (const size_t worker : workers) {
+        std::vector<size_t> replicas;
+        if (options.replica_distance > 0) replicas = {(worker + options.replica_distance) % workers_.size()};
         spec.asks.push_back({.request = std::make_shared<const std::string>(FrameMessage(absl::StrCat(worker))),
-                             .workers = {worker},
+                             .workers = fan_out_->OrderOf(*spec.workers, worker, replicas),
                              .primary = worker,
                              .response_bytes = options.response_bytes});
       }
       spec.limits.deadline = DeadlineAfter(loop_->now(), options.timeout);
       spec.limits.attempt_timeout = options.attempt_timeout;
+      spec.limits.hedge_after = options.hedge_after;
       spec.limits.fail_limit = options.fail_limit;
+      spec.limits.success_quorum = options.success_quorum;
       spec.limits.server_streaming = options.server_streaming;
       auto sink = std::make_shared<MergeSink>(
           *fan_out_,

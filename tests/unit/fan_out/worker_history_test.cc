@@ -101,6 +101,16 @@ TEST_F(WorkerHistoryTest, AResponseMakesItGoodAtOnce) {
   EXPECT_THAT(history_.Order(now_, {0, 1}), ElementsAre(0, 1));
 }
 
+TEST_F(WorkerHistoryTest, EjectedWorkersComeBehindBadOnes) {
+  history_.OnFailed(now_, 1);
+  const auto is_ejected = [](size_t worker) { return worker == 0 || worker == 3; };
+  EXPECT_THAT(history_.Order(now_, {0, 1, 2, 3}, is_ejected), ElementsAre(2, 1, 0, 3));
+  EXPECT_THAT(history_.Order(now_, {3, 0}, is_ejected), ElementsAre(3, 0)) << "there is no other";
+  now_ += milliseconds(1000);
+  EXPECT_THAT(history_.Order(now_, {0, 1}, is_ejected), ElementsAre(1, 0)) << "the trial is the one that is first";
+  EXPECT_THAT(history_.Order(now_, {0, 1}, is_ejected), ElementsAre(1, 0)) << "even if it is bad";
+}
+
 TEST_F(WorkerHistoryTest, AfterThePauseOneAttemptTriesIt) {
   history_.OnFailed(now_, 0);
   now_ += milliseconds(999);

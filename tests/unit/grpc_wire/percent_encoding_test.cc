@@ -28,6 +28,7 @@ TEST(PercentEncodingTest, BrokenEncodingsStay) {
   EXPECT_EQ(PercentDecode("%2"), "%2");
   EXPECT_EQ(PercentDecode("%zz%25"), "%zz%");
   EXPECT_EQ(PercentDecode("%%41"), "%A");
+  EXPECT_EQ(PercentDecode("%+1%-1% 1%0x41"), "%+1%-1% 1%0x41");
 }
 
 TEST(PercentEncodingTest, AnyBytesComeBack) {

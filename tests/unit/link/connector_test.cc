@@ -56,6 +56,7 @@ class Hosts final : public Executor {
     Post([this, weak = std::weak_ptr<OnResolved>(question), target] {
       if (const auto asked = weak.lock()) {
         const OnResolved answer = *asked;  // the callback may destroy the query
+        if (!name_server.ok()) return answer(name_server);
         const auto name = names.find(target);
         answer(name != names.end() ? name->second : std::vector<WorkerAddress>{{target}});
       }
@@ -95,6 +96,7 @@ class Hosts final : public Executor {
   int attempts() const { return attempts_; }
 
   std::map<std::string, std::vector<WorkerAddress>> names;  // with several addresses
+  absl::Status name_server;
 
  private:
   TimePoint now_{std::chrono::seconds(1)};
@@ -135,6 +137,42 @@ class ConnectorTest : public ::testing::Test {
   std::unique_ptr<LinkLoop> loop_;
   std::vector<std::shared_ptr<Worker>> workers_;
 };
+
+TEST_F(ConnectorTest, UsesTheLastAddressesWhileTheNameServerFails) {
+  hosts_.names["w:7000"] = {{"10.0.0.1:7000"}};
+  Connect("w:7000", false);
+  hosts_.Run(1ms);
+  ASSERT_NE(hosts_.Find("10.0.0.1:7000"), nullptr);
+  hosts_.name_server = absl::UnavailableError("look up w: try again");
+  hosts_.Find("10.0.0.1:7000")->events.OnDisconnected(absl::UnavailableError("reset"));
+  hosts_.Run(1000ms);
+  ASSERT_NE(hosts_.Find("10.0.0.1:7000"), nullptr);
+  EXPECT_EQ(hosts_.attempts(), 2);
+
+  // A name that does not exist any more has no addresses.
+  hosts_.name_server = absl::NotFoundError("look up w: there is no such name");
+  hosts_.Find("10.0.0.1:7000")->events.OnDisconnected(absl::UnavailableError("reset"));
+  hosts_.Run(1000ms);
+  hosts_.name_server = absl::UnavailableError("look up w: try again");
+  hosts_.Run(10000ms);
+  EXPECT_EQ(hosts_.attempts(), 2);
+}
+
+// The last addresses may be wrong, because the name server cannot say that the worker has moved.
+TEST_F(ConnectorTest, AFailureAtTheLastAddressesNamesThatOfTheNameServer) {
+  hosts_.names["w:7000"] = {{"10.0.0.1:7000"}};
+  const auto worker = Connect("w:7000", false);
+  hosts_.Run(1ms);
+  hosts_.name_server = absl::UnavailableError("look up w: try again");
+  hosts_.Find("10.0.0.1:7000")->events.OnDisconnected(absl::UnavailableError("reset"));
+  hosts_.Run(1000ms);
+  hosts_.Find("10.0.0.1:7000")->events.OnDisconnected(absl::UnavailableError("refused"));
+  EXPECT_EQ(worker->failure().message(), "w:7000: refused, at the last known address (look up w: try again)");
+  hosts_.name_server = absl::OkStatus();
+  hosts_.Run(2000ms);
+  hosts_.Find("10.0.0.1:7000")->events.OnDisconnected(absl::UnavailableError("refused"));
+  EXPECT_EQ(worker->failure().message(), "w:7000: refused");
+}
 
 TEST_F(ConnectorTest, IsChargedForTlsOnceTcpIsConnected) {
   Connect("10.0.0.1:7000", true);

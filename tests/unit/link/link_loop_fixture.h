@@ -131,7 +131,14 @@ class LinkLoopTest : public ::testing::Test {
     executor_.Await([&] { tags = AskHere(targets, options); });
     return tags;
   }
-  std::vector<size_t> AskHere(const std::vector<std::string>& targets, const CallOptions& options) {
+  // Returns why the block is refused.
+  absl::Status Refusal(const std::vector<std::string>& targets) {
+    absl::Status submitted;
+    executor_.Await([&] { AskHere(targets, CallOptions(), &submitted); });
+    return submitted;
+  }
+  std::vector<size_t> AskHere(const std::vector<std::string>& targets, const CallOptions& options,
+                              absl::Status* refusal = nullptr) {
     std::vector<size_t> tags;
     std::vector<ScheduledStream*> calls;
     const TimePoint deadline = loop_->now() + options.timeout;
@@ -152,7 +159,11 @@ class LinkLoopTest : public ::testing::Test {
     }
     BlockId block = 0;
     const absl::Status submitted = loop_->Submit(calls, deadline, block);
-    EXPECT_TRUE(submitted.ok()) << submitted;
+    if (refusal != nullptr) {
+      *refusal = submitted;
+    } else {
+      EXPECT_TRUE(submitted.ok()) << submitted;
+    }
     return tags;
   }
   std::vector<size_t> Ask(const std::vector<std::string>& targets) { return Ask(targets, CallOptions()); }

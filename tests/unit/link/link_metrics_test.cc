@@ -130,6 +130,7 @@ TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   LinkGauges now{.queued_calls = 1,
                  .stream_waiting_calls = 7,
                  .queued_blocks = 2,
+                 .late_blocks = 4,
                  .in_flight_bytes = 3,
                  .in_flight_calls = 4,
                  .budget_bytes = 5,
@@ -145,10 +146,10 @@ TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   metrics_.SetGaugeSource([&now] { return now; });
   EXPECT_THAT(Text(),
               AllOf(HasSubstr("\nsluice_queued_calls 1\n"), HasSubstr("\nsluice_queued_blocks 2\n"),
-                    HasSubstr("\nsluice_stream_waiting_calls 7\n"), HasSubstr("\nsluice_in_flight_bytes 3\n"),
-                    HasSubstr("\nsluice_in_flight_calls 4\n"), HasSubstr("\nsluice_budget_bytes 5\n"),
-                    HasSubstr("\nsluice_plan_batch_workers 6\n"), HasSubstr("\nsluice_plan_wnd_max_packets 7\n"),
-                    HasSubstr("\nsluice_plan_slot_seconds 0.008\n"),
+                    HasSubstr("\nsluice_late_blocks_total 4\n"), HasSubstr("\nsluice_stream_waiting_calls 7\n"),
+                    HasSubstr("\nsluice_in_flight_bytes 3\n"), HasSubstr("\nsluice_in_flight_calls 4\n"),
+                    HasSubstr("\nsluice_budget_bytes 5\n"), HasSubstr("\nsluice_plan_batch_workers 6\n"),
+                    HasSubstr("\nsluice_plan_wnd_max_packets 7\n"), HasSubstr("\nsluice_plan_slot_seconds 0.008\n"),
                     HasSubstr("\nsluice_link_capacity_bytes_per_second 12500000\n"),
                     HasSubstr("\nsluice_plan_goodput_bytes_per_second 11500000\n"),
                     HasSubstr("\nsluice_budget_floor_bytes 9\n"), HasSubstr("\nsluice_budget_limit_bytes 10\n"),
@@ -157,6 +158,25 @@ TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   EXPECT_THAT(Text(), HasSubstr("\nsluice_queued_calls 9\n"));
   metrics_.SetGaugeSource(nullptr);
   EXPECT_THAT(Text(), Not(HasSubstr("sluice_queued_calls")));
+}
+
+TEST_F(LinkMetricsTest, ShowsWhatAScheduleWouldSave) {
+  const LinkGauges now{.observation = {.responses = 64,
+                                       .response_bytes = 655'360,
+                                       .held_responses = 61,
+                                       .held_bytes = 600'000,
+                                       .lost_responses = 40,
+                                       .busy_time = std::chrono::milliseconds(250),
+                                       .lost_time = std::chrono::milliseconds(190)}};
+  metrics_.SetGaugeSource([&now] { return now; });
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_observed_responses_total 64\n"),
+                            HasSubstr("\nsluice_observed_response_bytes_total 655360\n"),
+                            HasSubstr("\nsluice_observed_held_responses_total 61\n"),
+                            HasSubstr("\nsluice_observed_held_bytes_total 600000\n"),
+                            HasSubstr("\nsluice_observed_lost_responses_total 40\n"),
+                            HasSubstr("\nsluice_observed_busy_seconds_total 0.25\n"),
+                            HasSubstr("\nsluice_observed_lost_seconds_total 0.19\n")));
+  metrics_.SetGaugeSource(nullptr);
 }
 
 TEST_F(LinkMetricsTest, ShowsTheClassesOfALinkThatHasThem) {

@@ -46,6 +46,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
     }
     streams_ = streams;
     on_ended_ = [this](size_t tag) {
+      calls_[tag].messages = {};  // of 20,000 calls
       if (!stopped_) executor_.After(5ms, [this, tag] { AskAgain(worker_of_.at(tag)); });
     };
     for (size_t i = 0; i < workers; ++i) executor_.Turn([&] { AskAgain(i); });

@@ -243,7 +243,7 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
     EXPECT_EQ((*link)->State().budget_bytes, 32768);
     EXPECT_EQ((*link)->schedule_options().profile, LinkProfile{});
   };
-  expect_refused({.schedule = {.policy = SchedulePolicy::kRolling}}, "policy");
+  expect_refused({.schedule = {.stall_timeout = absl::Seconds(1)}}, "stall_timeout");
   expect_refused({.inline_callbacks = true}, "inline_callbacks");
   expect_refused({.callback_threads = 2}, "callback_threads");
   expect_refused({.watch_connections = false}, "watch_connections");
@@ -261,6 +261,35 @@ TEST(LinkReconfigureTest, ALinkThatChangesAllTheTimeLosesNothing) {
       EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = profile, .policy = policy}}).ok());
     };
     ExpectReadWhile(reconfigure, cluster);
+  }
+}
+
+constexpr SchedulePolicy kPolicies[] = {SchedulePolicy::kUnscheduled, SchedulePolicy::kGrants, SchedulePolicy::kRolling,
+                                        SchedulePolicy::kBatches};
+
+TEST(LinkReconfigureTest, APolicyThatChangesAllTheTimeLosesNothing) {
+  TestCluster cluster({.workers = 4, .file_bytes = 400000});
+  size_t changes = 0;
+  const auto reconfigure = [&](int64_t bytes) {
+    const SchedulePolicy policy = kPolicies[static_cast<size_t>(bytes) % std::size(kPolicies)];
+    EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.policy = policy}}).ok());
+    ++changes;
+  };
+  ExpectReadWhile(reconfigure, cluster);
+  EXPECT_GT(changes, std::size(kPolicies));
+  ASSERT_TRUE(cluster.link().Reconfigure({}).ok());
+  EXPECT_EQ(cluster.link().State().in_flight_bytes, 0);
+}
+
+TEST(LinkReconfigureTest, AScheduleThatIsSwitchedOffAndOnHasItsBudgetAgain) {
+  const auto link = Link::Create(LinkProfile{});
+  ASSERT_TRUE(link.ok());
+  for (const SchedulePolicy policy : kPolicies) {
+    ASSERT_TRUE((*link)->Reconfigure({.schedule = {.policy = policy}}).ok());
+    EXPECT_EQ((*link)->schedule_options().policy, policy);
+    if (policy == SchedulePolicy::kUnscheduled) continue;
+    EXPECT_EQ((*link)->State().budget_bytes, 32768);
+    EXPECT_LT(Gauges(**link).at("sluice_budget_floor_bytes"), 32768) << "it adapts";
   }
 }
 

@@ -30,7 +30,7 @@ class MetricsServerTest : public ::testing::Test {
 
   std::string Get(const std::string& path) {
     HttpClient client(server_->address());
-    client.Send("GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     return client.Receive();
   }
 

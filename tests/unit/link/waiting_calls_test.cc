@@ -41,6 +41,16 @@ class WaitingCallsTest : public testing::LinkLoopTest {
     return static_cast<size_t>(std::count_if(
         tags.begin(), tags.end(), [this](size_t tag) { return absl::IsResourceExhausted(owner_.Get(tag).status); }));
   }
+  // The queue must have room for 1,000 calls.
+  void ExpectAHungWorkerLeavesHalf() {
+    TestHttp2Server hung([](TestHttp2Server::Call&) {}, {.max_concurrent_streams = 10});
+    Connect(hung.address());
+    const std::vector<size_t> waiting = AskMany(hung.address(), 900);
+    EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.parked_calls == state.waiting_calls; }));
+    EXPECT_LE(State().parked_calls, 500);
+    EXPECT_GE(Refused(waiting), 390u);
+    ExpectServes(300);
+  }
 
   TestHttp2Server server_{[](TestHttp2Server::Call& call) { call.Answer("!"); }};  // a healthy worker
 };
@@ -56,13 +66,7 @@ TEST_F(WaitingCallsTest, OneWorkerThatDoesNotConnectLeavesRoomForTheCallsOfOther
 
 TEST_F(WaitingCallsTest, OneWorkerThatHangsLeavesRoomForTheCallsOfOthers) {
   Start(1000);
-  TestHttp2Server hung([](TestHttp2Server::Call&) {}, {.max_concurrent_streams = 10});
-  Connect(hung.address());
-  const std::vector<size_t> waiting = AskMany(hung.address(), 900);
-  EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.parked_calls == state.waiting_calls; }));
-  EXPECT_LE(State().parked_calls, 500);
-  EXPECT_GE(Refused(waiting), 390u);
-  ExpectServes(300);
+  ExpectAHungWorkerLeavesHalf();
 }
 
 TEST_F(WaitingCallsTest, ManyWorkersThatHangLeaveRoomForTheCallsOfOthers) {
@@ -116,6 +120,46 @@ TEST_F(WaitingCallsTest, CallsThatAWorkerTakesMakeRoomForOthers) {
   for (int round = 0; round < 3; ++round) {
     for (const size_t tag : AskMany(slow.address(), 100)) ASSERT_TRUE(AwaitEnd(tag).status.ok());
   }
+}
+
+// Each request has 6 bytes.
+class WaitingBytesTest : public WaitingCallsTest {
+ protected:
+  void Start(int64_t queue_bytes) {
+    ScheduleOptions options = Grants();
+    options.queue_bytes = queue_bytes;
+    StartLink(options);
+  }
+  static constexpr int64_t kRequestBytes = 6;
+};
+
+TEST_F(WaitingBytesTest, OneWorkerThatHangsLeavesHalfToTheCallsOfOthers) {
+  Start(1000 * kRequestBytes);
+  ExpectAHungWorkerLeavesHalf();
+}
+
+TEST_F(WaitingBytesTest, TheErrorsHaveTheBytesAndTheBound) {
+  Start(10 * kRequestBytes);
+  SilentListener silent;
+  EXPECT_EQ(Refused(AskMany(silent.address(), 5)), 0u);
+  const CallRecord one_more = AwaitEnd(AskOne(silent.address()));
+  EXPECT_THAT(one_more.status, HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(std::string(one_more.status.message()),
+              AllOf(HasSubstr(silent.address()), HasSubstr("30 bytes of requests wait for this worker"),
+                    HasSubstr("the bound is 24"), HasSubstr("queue_bytes is 60")));
+  const absl::Status block = Refusal(std::vector<std::string>(6, server_.address()));
+  EXPECT_THAT(block, HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(block.message(), "the queue has no room for 36 bytes of requests: 30 wait, queue_bytes is 60");
+}
+
+TEST_F(WaitingBytesTest, CallsThatEndOrLeaveMakeRoom) {
+  Start(20 * kRequestBytes);
+  SilentListener silent;
+  std::vector<size_t> waiting = AskMany(silent.address(), 10);
+  EXPECT_EQ(Refused(waiting), 0u);
+  for (const size_t tag : waiting) Cancel(tag);
+  EXPECT_EQ(Refused(AskMany(silent.address(), 10)), 0u);
+  for (int round = 0; round < 3; ++round) ExpectServes(9);
 }
 
 // Workers that accept every request, and are too slow for the bytes that they are granted.

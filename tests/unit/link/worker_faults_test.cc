@@ -75,6 +75,16 @@ TEST_F(WorkerFaultsTest, AWorkerThatStaysSlowHasOneUntilItWasFastForTenSeconds) 
   EXPECT_THAT(Under(), IsEmpty());
 }
 
+TEST_F(WorkerFaultsTest, AnEjectionIsAFaultFromItsBeginningToItsEnd) {
+  workers_[0].ejected = true;
+  EXPECT_THAT(Look(), ElementsAre("a:1 is ejected"));
+  EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_THAT(Under(), ElementsAre("a:1 ejected"));
+  workers_[0].ejected = false;
+  EXPECT_THAT(Look(), ElementsAre("a:1 was ejected for 2"));
+  EXPECT_THAT(Under(), IsEmpty());
+}
+
 TEST_F(WorkerFaultsTest, PausesNowAndThenAreOneFault) {
   for (int i = 0; i < 30; ++i) {
     workers_[0].paused = i % 5 == 0;

@@ -64,7 +64,7 @@ TEST(ClientPoliciesTest, WithoutGroupsAllAreTheSame) {
 
 TEST(ClientPoliciesTest, TheProxysOwnAddressesAreOutOfReachForAll) {
   ClientPolicies policies = Policies();
-  policies.SetOwnAddresses({std::string(kFirst), std::string(kSecond), std::string(kOther)});
+  policies.SetOwnAddresses({std::string(kFirst), std::string(kSecond), std::string(kOther)}, {});
   for (const uint32_t user : {7, 9, 10}) EXPECT_EQ(Allowed(policies, user, ""), "");
 }
 

@@ -50,6 +50,24 @@ TEST(ForwardedHeadTest, WhatGoesEndToEndStaysAsItIs) {
   EXPECT_EQ(head.end_to_end, sent) << "in their order, and secrets are secret still";
 }
 
+// Workers believe them, since they come with the certificate of the proxy.
+TEST(ForwardedHeadTest, IdentitiesThatAClientInventsEndHere) {
+  HeaderList invented;
+  for (const char* name : {"forwarded", "x-forwarded-for", "x-forwarded-client-cert", "x-forwarded-user", "x-real-ip",
+                           "l5d-client-id", "x-envoy-external-address", "x-remote-user", "x-ssl-client-s-dn",
+                           "x-goog-iap-jwt-assertion", "sluice-client"}) {
+    invented.push_back({name, "spiffe://cluster.local/ns/admin/sa/root"});
+  }
+  EXPECT_THAT(Parse(invented).end_to_end, ElementsAre(HeaderField{"content-type", "application/grpc+proto"}));
+  EXPECT_THAT(Parse({{"x-request-id", "7"}, {"forwarded-by-me", "1"}}).end_to_end, ::testing::SizeIs(3));
+  EXPECT_THAT(Parse({{"x-forwarded-host", "w:1"}}, "x-forwarded-host").end_to_end,
+              Contains(HeaderField{"x-forwarded-host", "w:1"}))
+      << "the config has chosen it to name the worker";
+  ForwardedHead head = Parse({});
+  head.client = "uid 7";
+  EXPECT_THAT(ToHeaders(head, "w:1", false, absl::InfiniteDuration()), Contains(HeaderField{"sluice-client", "uid 7"}));
+}
+
 TEST(ForwardedHeadTest, FieldsOfOneHopEndHere) {
   const ForwardedHead head = Parse({{"host", "other:2"},
                                     {"keep-alive", "1"},
@@ -103,6 +121,7 @@ TEST(ForwardedHeadTest, AFanOutThatIsOutOfBoundsIsNamedWithItsBound) {
       {{"sluice-weight", "-1"}, "sluice-weight \"-1\""},
       {{"sluice-weight", "many"}, "sluice-weight \"many\""},
       {{"sluice-weight", "99999999999999999999"}, "sluice-weight \"9"},
+      {{"sluice-max-attempts", "6"}, "sluice-max-attempts \"6\" is not a number from 1 to 5"},
       {{"sluice-block", std::string(65, 'x')}, "sluice-block has 65 bytes; it has at most 64"},
   };
   for (const auto& [field, why] : cases) {

@@ -40,10 +40,10 @@ TEST_F(HeldBytesTest, CountsWhatAllHold) {
 
 TEST_F(HeldBytesTest, IsFullOfWhatWasAskedForAsWell) {
   held_.Count(a_, 10'000, At(1));
-  held_.CountAsked(3000);
+  held_.CountAsked(0, 3000);
   EXPECT_TRUE(held_.full());
   EXPECT_EQ(held_.bytes(), 10'000);
-  held_.CountAsked(-2000);
+  held_.CountAsked(0, -2000);
   EXPECT_FALSE(held_.full());
 }
 
@@ -69,7 +69,7 @@ TEST_F(HeldBytesTest, SparesWhoHasBecomeLessSince) {
 TEST_F(HeldBytesTest, AboveABoundItSparesNobodyButStopsThere) {
   held_.Count(c_, 6000, At(1));
   held_.Count(a_, 7000, At(2));
-  held_.CountAsked(1 << 20);
+  held_.CountAsked(0, 1 << 20);
   held_.ReleaseAbove(7000);
   EXPECT_EQ(released_, "c");
   held_.ReleaseAbove(6999);
@@ -79,7 +79,7 @@ TEST_F(HeldBytesTest, AboveABoundItSparesNobodyButStopsThere) {
 TEST_F(HeldBytesTest, SparesWhoHoldsNoMoreThanItsShare) {
   held_.Count(a_, 4096, At(1));
   held_.Count(b_, 4097, At(1));
-  held_.CountAsked(1 << 20);
+  held_.CountAsked(0, 1 << 20);
   held_.ReleaseStuck(At(2));
   EXPECT_EQ(released_, "b");
 }
@@ -93,6 +93,40 @@ TEST_F(HeldBytesTest, ReleasesNobodyWithinTheBound) {
 TEST_F(HeldBytesTest, AShareIsAKibibyteAtLeast) {
   held_.SetBound(12 << 10, 1 << 20);
   EXPECT_EQ(held_.share_bytes(), 1024);
+}
+
+TEST_F(HeldBytesTest, TheGroupWithTheMostIsReleasedFirst) {
+  HeldBytes::Holder modest([this] { released_ += 'm'; }, 1);
+  held_.Count(modest, 5000, At(1));
+  held_.Count(c_, 9000, At(2));
+  EXPECT_TRUE(held_.full());
+  EXPECT_TRUE(held_.full(0));
+  EXPECT_FALSE(held_.full(1)) << "it has less than the other group";
+  held_.ReleaseStuck(At(3));
+  EXPECT_EQ(released_, "c");
+  EXPECT_FALSE(held_.full(0));
+}
+
+TEST_F(HeldBytesTest, AGroupHasABoundOfItsOwn) {
+  held_.SetGroup(1, 1, 5000);
+  HeldBytes::Holder capped([this] { released_ += 'm'; }, 1);
+  held_.Count(c_, 6000, At(1));
+  held_.Count(capped, 5500, At(2));
+  EXPECT_TRUE(held_.full());
+  EXPECT_TRUE(held_.full(1));
+  EXPECT_FALSE(held_.full(0));
+  held_.ReleaseStuck(At(3));
+  EXPECT_EQ(released_, "m") << "the other group has more, and no bound";
+  held_.SetGroup(1, 1, FairShares::kNoCap);
+  EXPECT_FALSE(held_.full());
+}
+
+TEST_F(HeldBytesTest, AHolderMayChangeItsGroup) {
+  held_.Count(a_, 5000, At(1));
+  held_.Move(a_, 3, At(1));
+  EXPECT_EQ(held_.bytes_of(0), 0);
+  EXPECT_EQ(held_.bytes_of(3), 5000);
+  EXPECT_EQ(held_.bytes(), 5000);
 }
 
 TEST_F(HeldBytesTest, AHolderMayGo) {

@@ -13,14 +13,14 @@ class HeldResponseTest : public ::testing::Test {
 
   const TimePoint now_{std::chrono::hours(1)};
   HeldBytes held_;
-  HeldResponse response_{held_, 256 << 10, [] {}};
+  HeldResponse response_{held_, 0, 256 << 10, [] {}};
 };
 
 TEST_F(HeldResponseTest, ItsRoomIsAShareOnceAllHoldTooMuch) {
   EXPECT_EQ(response_.WantedBytes(0), 256 << 10);
   EXPECT_EQ(response_.WantedBytes(200 << 10), 56 << 10);
   EXPECT_EQ(response_.WantedBytes(300 << 10), 0);
-  HeldResponse other(held_, 256 << 10, [] {});
+  HeldResponse other(held_, 0, 256 << 10, [] {});
   other.CountAsked((1 << 20) + 1);
   EXPECT_EQ(response_.WantedBytes(0), 64 << 10);
   other.CountAsked(0);
@@ -30,7 +30,7 @@ TEST_F(HeldResponseTest, ItsRoomIsAShareOnceAllHoldTooMuch) {
 TEST_F(HeldResponseTest, WaitingBytesLeaveRoomForTheRestOfTheirMessage) {
   EXPECT_TRUE(response_.MayWaitForMore((16 << 10) - 1));
   EXPECT_FALSE(response_.MayWaitForMore(16 << 10)) << "enough for the client to be worth a wake-up";
-  HeldResponse small(held_, 8 << 10, [] {});
+  HeldResponse small(held_, 0, 8 << 10, [] {});
   EXPECT_TRUE(small.MayWaitForMore((4 << 10) - 1));
   EXPECT_FALSE(small.MayWaitForMore(4 << 10)) << "the other half of the room";
 }

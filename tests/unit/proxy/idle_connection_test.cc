@@ -17,7 +17,7 @@ TEST_F(IdleConnectionTest, TheConnectionThatIsIdleForTheLongestTimeMakesRoom) {
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 1));
   const auto second = NewClient();
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 2));
-  TestSocket silent = ConnectTo(address());
+  const auto silent = NewClient();
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 3));
   const auto call = [&](Http2Peer& client) {
     const auto& opened = client.Open(Head(worker.address()), FrameMessage("?"));
@@ -31,7 +31,7 @@ TEST_F(IdleConnectionTest, TheConnectionThatIsIdleForTheLongestTimeMakesRoom) {
   EXPECT_TRUE(second->session().going_away()) << "it is told, and takes its calls elsewhere";
   const auto fourth = NewClient();
   call(*fourth);
-  EXPECT_EQ(silent.ReceiveAll(), "");
+  EXPECT_TRUE(Await({silent.get()}, [&] { return silent->over(); }));
   call(*first);
   call(*third);
   EXPECT_EQ(Metric("sluice_proxy_connections"), 3);
@@ -64,7 +64,8 @@ TEST_F(IdleConnectionTest, ConnectionsAboveTheirNumberAreClosedWhereAllHaveCalls
   first->Flush();
   second->Flush();
   ASSERT_TRUE(worker.AwaitRequests(2));
-  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
+  const auto refused = NewClient();
+  EXPECT_TRUE(Await({refused.get()}, [&] { return refused->over(); }));
   EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 1);
   EXPECT_EQ(Metric("sluice_proxy_idle_ends_total"), 0);
   worker.Run([&] {

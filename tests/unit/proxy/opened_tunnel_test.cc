@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "lib/net/socket_address.h"
@@ -101,15 +102,16 @@ class OpenedTunnelTest : public ProxyLoopTest {
     StartProxy();
     executor_.Await([&] {
       proxy_->SetOnEvent([this](const ProxyEvent& event) { log_.Add(absl::StrCat(event.target, ": ", event.why)); });
-      auto listener = AsioListener::Listen(executor_, "127.0.0.1:0", {.half_open = true},
-                                           [=, this](const AcceptedConnection& connection) {
-                                             proxy_->Accept({.route = target.empty() ? opened_->address() : target,
-                                                             .local = local,
-                                                             .peer = connection.peer,
-                                                             .opening = opening,
-                                                             .loops = &loops_},
-                                                            connection.start);
-                                           });
+      auto listener = AsioListener::Listen(
+          executor_, "127.0.0.1:0", {.half_open = true}, [=, this](const AcceptedConnection& connection) {
+            const bool asks = opening == ClientOrigin::Opening::kRequest;
+            proxy_->Accept({.route = target.empty() && !asks ? opened_->address() : target,
+                            .local = local,
+                            .peer = connection.peer,
+                            .opening = opening,
+                            .loops = &loops_},
+                           connection.start);
+          });
       ASSERT_TRUE(listener.ok()) << listener.status();
       opened_ = *std::move(listener);
     });
@@ -129,6 +131,48 @@ class OpenedTunnelTest : public ProxyLoopTest {
   RedirectLoops loops_;
   std::unique_ptr<AsioListener> opened_;
 };
+
+// Clients of other hosts, which ask by CONNECT.
+class RemoteTunnelTest : public OpenedTunnelTest {
+ protected:
+  void Start(const std::vector<std::string>& workers) {
+    OpenedTunnelTest::Start("", ClientOrigin::Opening::kRequest, /*local=*/false);
+    executor_.Await([&] { proxy_->Reconfigure(*ClientPolicies::Create(workers, {}), proxy_->options()); });
+  }
+  // Returns what comes in a tunnel to the target. The first byte is that of TLS.
+  std::string Through(const std::string& target) {
+    TestSocket client = ConnectTo(opened_->address());
+    client.Send(absl::StrCat("CONNECT ", target, " HTTP/1.1\r\nHost: a\r\n\r\n"));
+    std::string received = client.ReceiveUntil("\r\n\r\n");
+    if (!absl::StartsWith(received, "HTTP/1.1 200")) return received + client.ReceiveAll();
+    client.Send("\x16");
+    return client.ReceiveUntil(">");
+  }
+};
+
+TEST_F(RemoteTunnelTest, ItsWorkerMustBePermittedWithItsPort) {
+  TestListener worker("127.0.0.1:0", Quote);
+  Start({"127.0.0.0/8"});
+  EXPECT_EQ(Through(worker.address().text), std::string("\x15\x03\x03\x00\x02\x02\x31", 7)) << "access_denied";
+  EXPECT_THAT(log_.Await(1), ElementsAre(HasSubstr("only by the pattern 127.0.0.0/8, which has no port")));
+  executor_.Await(
+      [&] { proxy_->Reconfigure(*ClientPolicies::Create({worker.address().text}, {}), proxy_->options()); });
+  EXPECT_EQ(Through(worker.address().text), "<\x16>");
+}
+
+TEST_F(RemoteTunnelTest, TheReasonOfAFailureIsOnlyInTheLog) {
+  Start({"127.0.0.0/8"});
+  const std::string nobody = AddressOfNobody().text;
+  const std::string response = Through(nobody);
+  EXPECT_THAT(response, ::testing::StartsWith("HTTP/1.1 502 "));
+  EXPECT_THAT(response, HasSubstr(nobody + " cannot be reached; the log of the proxy has the reason"));
+  EXPECT_THAT(response, ::testing::Not(HasSubstr("refused")));
+  EXPECT_THAT(log_.Await(1), ElementsAre(HasSubstr("Connection refused")));
+  Http2Peer client(ConnectTo(opened_->address()));
+  EXPECT_EQ(Call(client, nobody),
+            absl::StrCat("14 ", nobody, " cannot be reached; the log of the proxy has the reason"));
+  EXPECT_THAT(log_.Await(2).back(), HasSubstr("Connection refused"));
+}
 
 TEST_F(OpenedTunnelTest, TheAddressesOfARouteTakeTurns) {
   TestListener a("127.0.0.1:0", Quote);

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
@@ -54,6 +55,21 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(options->drain_delay, absl::ZeroDuration());
   EXPECT_EQ(options->reload_interval, absl::Seconds(2));
   EXPECT_EQ(options->link.schedule.policy, SchedulePolicy::kGrants);
+}
+
+TEST(ProxyConfigTest, RetriesHaveBounds) {
+  EXPECT_EQ(Parse("{}")->server.proxy.max_attempts, 1U);
+  const auto parsed = Parse(R"({"retries": {"max_attempts": 3, "max_tokens": 20, "token_ratio": 0.5}})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->server.proxy.max_attempts, 3U);
+  EXPECT_EQ(parsed->server.proxy.retry_throttle.max_tokens, 20);
+  EXPECT_EQ(parsed->server.proxy.retry_throttle.token_ratio, 0.5);
+  const auto refused = [](const std::string& json) { return std::string(Parse(json).status().message()); };
+  EXPECT_THAT(refused(R"({"retries": {"max_attempts": 6}})"),
+              HasSubstr("retries.max_attempts: 6 is outside of 1 to 5"));
+  EXPECT_THAT(refused(R"({"retries": {"max_attempts": 0}})"), HasSubstr("retries.max_attempts: 0"));
+  EXPECT_THAT(refused(R"({"retries": {"max_tokens": 0}})"), HasSubstr("retries.max_tokens: 0 is not above 0"));
+  EXPECT_THAT(refused(R"({"retries": {"token_ratio": 0}})"), HasSubstr("retries.token_ratio: 0 is not above 0"));
 }
 
 TEST(ProxyConfigTest, EveryFieldIsTaken) {
@@ -215,12 +231,77 @@ v1::ProxyConfig WithListenerTls(const std::string& json) {
 }
 
 TEST(ProxyConfigTest, WhatBeginsFromNowOnMayChange) {
-  for (const char* json : {"{}", R"({"workers": ["10.0.0.0/8"], "worker_header": "x-worker", "log_level": "debug"})",
+  for (const char* json : {R"({"worker_header": "x-worker", "log_level": "debug"})",
                            R"({"tunnels": {"to_others": false}, "limits": {"calls": 1}, "link": {"buffer": "1mb"}})",
                            R"({"clients": [{"names": ["front"], "workers": ["10.0.0.0/8"]}]})",
                            R"({"schedule": {"budget": "1mb", "queue_limit": 7, "queue_timeout": "1s"}})"}) {
     EXPECT_TRUE(CheckReloadable(WithListenerTls("{}"), WithListenerTls(json)).ok()) << json;
     EXPECT_TRUE(CheckReloadable(WithListenerTls(json), WithListenerTls("{}")).ok()) << json;
+  }
+}
+
+// No patterns are all private networks, so a file that has lost them would open all of these.
+TEST(ProxyConfigTest, PatternsMayChangeAndNotVanish) {
+  const v1::ProxyConfig before = WithListenerTls(R"({"workers": ["10.7.0.0/16"]})");
+  EXPECT_TRUE(CheckReloadable(WithListenerTls("{}"), before).ok());
+  EXPECT_TRUE(CheckReloadable(before, WithListenerTls(R"({"workers": ["10.8.0.0/16"]})")).ok());
+  EXPECT_TRUE(CheckReloadable(before, WithListenerTls(R"({"workers": ["private"]})")).ok());
+  const absl::Status refused = CheckReloadable(before, WithListenerTls("{}"));
+  EXPECT_THAT(refused, HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("workers is empty, and was not before"));
+}
+
+TEST(ProxyConfigTest, TunnelsToOthersAreForUnixSocketsUnlessAskedFor) {
+  const auto parsed = [](const std::string& json) {
+    const auto options = ParseProxyConfig(WithListenerTls(json));
+    EXPECT_TRUE(options.ok()) << options.status();
+    return std::pair(options->server.proxy.pass_tunnels, options->server.proxy.pass_tunnels_from_loopback);
+  };
+  EXPECT_EQ(parsed("{}"), std::pair(true, false));
+  EXPECT_EQ(parsed(R"({"tunnels": {"to_others": true}})"), std::pair(true, true));
+  EXPECT_EQ(parsed(R"({"tunnels": {"to_others": false}})"), std::pair(false, false));
+}
+
+TEST(ProxyConfigTest, LimitsFollowTheMemoryOfTheProcess) {
+  const auto parsed = [](const std::string& json, std::optional<int64_t> memory_bytes) {
+    const auto options = ParseProxyConfig(WithListenerTls(json), memory_bytes);
+    EXPECT_TRUE(options.ok()) << options.status();
+    return options->server.proxy;
+  };
+  const ProxyOptions by_default;
+  for (const int64_t memory_bytes : {int64_t{64} << 20, int64_t{256} << 20, int64_t{512} << 20, int64_t{1} << 30}) {
+    const ProxyOptions options = parsed("{}", memory_bytes);
+    EXPECT_LE(MemoryOfLimits(options), memory_bytes / 4 * 3) << memory_bytes;
+    EXPECT_GE(MemoryOfLimits(options), memory_bytes / 2) << memory_bytes;
+  }
+  for (const std::optional<int64_t> memory_bytes : {std::optional<int64_t>(), std::optional(int64_t{16} << 30)}) {
+    EXPECT_EQ(parsed("{}", memory_bytes).max_connections, by_default.max_connections);
+    EXPECT_EQ(parsed("{}", memory_bytes).max_held_bytes, by_default.max_held_bytes);
+  }
+  const ProxyOptions given = parsed(R"({"limits": {"held": "200mb", "calls": 70000}})", 256 << 20);
+  EXPECT_EQ(given.max_held_bytes, 200 << 20);
+  EXPECT_EQ(given.max_calls, 70000U);
+  EXPECT_EQ(given.max_connections, 3276U) << "a quarter of the memory";
+}
+
+TEST(ProxyConfigTest, AGroupOfClientsHasItsShareOfTheLimits) {
+  const auto options = ParseProxyConfig(WithListenerTls(
+      R"({"clients": [{"names": ["front"], "workers": ["10.0.0.0/8"], "group": "search", "weight": 2.5,
+          "limits": {"connections": 10, "calls": 20, "targets": 30, "held": "1mb"}},
+          {"names": ["back"], "workers": ["10.0.0.0/8"]}], "limits": {"targets": 1000}})"));
+  ASSERT_TRUE(options.ok()) << options.status();
+  const ClientShare expected{
+      .name = "search", .weight = 2.5, .connections = 10, .calls = 20, .targets = 30, .held_bytes = 1 << 20};
+  EXPECT_EQ(options->server.clients[0].share, expected);
+  EXPECT_EQ(options->server.clients[1].share, ClientShare());
+  EXPECT_EQ(options->server.proxy.max_targets, 1000U);
+  for (const auto& [json, why] : {std::pair(R"("weight": 0)", "clients[0].weight is 0"),
+                                  std::pair(R"("limits": {"calls": 0})", "clients[0].limits.calls is 0"),
+                                  std::pair(R"("limits": {"held": "a"})", "clients[0].limits.held")}) {
+    const auto refused = ParseProxyConfig(
+        WithListenerTls(absl::StrCat(R"({"clients": [{"names": ["front"], "workers": ["10.0.0.0/8"], )", json, "}]}")));
+    EXPECT_THAT(refused.status(), HasCode(absl::StatusCode::kInvalidArgument)) << json;
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr(why));
   }
 }
 
@@ -245,7 +326,6 @@ TEST(ProxyConfigTest, WhatNeedsARestartIsNamedWithWhatItWasAndIs) {
       {R"({"routes": [{"listen": "127.0.0.1:1", "workers": "w:1"}]})", "added: routes[0]: { listen: \"127.0.0.1:1\""},
       {R"({"client_uids": [7]})", "added: client_uids[0]: 7"},
       {R"({"socket_mode": "0600"})", "added: socket_mode: \"0600\""},
-      {R"({"schedule": {"policy": "rolling", "budget": "1mb"}})", "added: schedule.policy: \"rolling\""},
       {R"({"schedule": {"classes": [{"name": "scan"}]}})", "added: schedule.classes[0]: { name: \"scan\" }"},
   };
   for (const auto& [json, named] : cases) {

@@ -17,6 +17,28 @@ using ::testing::StartsWith;
 
 using ProxyEventTest = ProxyTest;
 
+TEST_F(ProxyEventTest, ARequestThatHttp2DoesNotAllowIsReportedWithTheHeader) {
+  EventLog log;
+  options_.on_event = [&](const ProxyEvent& event) { log.Add(event.why); };
+  StartProxy();
+  const auto client = NewClient();
+  const auto reset = [&](const HeaderList& headers) {
+    const auto& call = client->Open(headers, FrameMessage("?"));
+    EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+    EXPECT_TRUE(call.is(StreamEnd::Kind::kReset, Http2Error::kProtocolError));
+  };
+  reset(Head("http://127.0.0.1:1"));
+  reset(Head("127.0.0.1:1", {{"keep-alive", "secret"}}));
+  HeaderList without = Head("127.0.0.1:1");
+  std::erase_if(without, [](const HeaderField& field) { return field.name == ":authority"; });
+  reset(without);
+  const std::string begin = "a call is reset with PROTOCOL_ERROR: ";
+  EXPECT_THAT(log.events(), ElementsAre(begin + "HTTP/2 does not allow the header :authority \"http://127.0.0.1:1\"",
+                                        begin + "HTTP/2 does not allow the header keep-alive",
+                                        begin + "a pseudo-header, such as :authority, is missing"));
+  proxy_.reset();
+}
+
 TEST_F(ProxyEventTest, EachRefusalIsReportedWithItsClientAndTheReason) {
   EventLog log;
   options_.on_event = [&](const ProxyEvent& event) {
@@ -40,7 +62,10 @@ TEST_F(ProxyEventTest, EachRefusalIsReportedWithItsClientAndTheReason) {
   client->Open(Head(worker.address()), FrameMessage("?"));
   const auto& second = client->Open(Head(worker.address()), FrameMessage("?"));
   EXPECT_TRUE(Await({client.get()}, [&] { return second.closed.has_value(); }));
-  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
+  const auto third = NewClient();
+  EXPECT_TRUE(Await({third.get()}, [&] { return third->over(); }));
+  const std::string has_one =
+      " is 1, and the clients of group \"127.0.0.1:0\" have 1 of them; no group has more for its weight";
   const auto loopback = [](const std::string& rest) { return AllOf(StartsWith("127.0.0.1:"), EndsWith(rest)); };
   EXPECT_THAT(
       log.events(),
@@ -48,8 +73,8 @@ TEST_F(ProxyEventTest, EachRefusalIsReportedWithItsClientAndTheReason) {
           absl::StrCat("uid ", geteuid(), " : this user may not connect; add it to client_uids"),
           loopback(" 10.9.9.9:1: \"10.9.9.9:1\" is not among the workers that this proxy may call; add a pattern "
                    "for it to workers"),
-          loopback(" : content-type \"text/plain\" is not application/grpc"), loopback(" : limits.calls is 1"),
-          loopback(" : limits.connections is 1, and none of them is idle")));
+          loopback(" : content-type \"text/plain\" is not application/grpc"), loopback(" : limits.calls" + has_one),
+          loopback(" : limits.connections" + has_one)));
   proxy_.reset();
 }
 

@@ -27,7 +27,7 @@ class ProxyConnectionsTest : public testing::ProxyLoopTest {
     std::vector<StreamSocketEvents*> clients;
     executor_.Await([&] {
       for (size_t i = 0; i < connections; ++i) {
-        proxy_->Accept({.route = "", .local = true, .peer = "a client"}, [&](StreamSocketEvents& events) {
+        proxy_->Accept({.route = "", .local = true, .peer = "a client", .user = 1001}, [&](StreamSocketEvents& events) {
           clients.push_back(&events);
           return std::make_unique<QuietSocket>();
         });

@@ -87,6 +87,9 @@ class ScheduledTunnelTest : public ProxyLoopTest {
   void PutForward(std::chrono::nanoseconds time) {
     executor_.Await([&] { names_.PutForward(time); });
   }
+  void Switch(SchedulePolicy policy) {
+    executor_.Await([&] { EXPECT_TRUE(loop_->Reconfigure(TwoWindows(policy)).ok()); });
+  }
 
   EventLog requests_;
   std::vector<std::unique_ptr<Pair>> pairs_;

@@ -222,7 +222,7 @@ TEST(TargetPolicyTest, APatternThatIsNoneIsNamed) {
 // In any notation, and by any pattern that matches it.
 TEST(TargetPolicyTest, TheProxyItselfIsNeverAWorker) {
   TargetPolicy policy = *TargetPolicy::Create({"0.0.0.0/0", "127.0.0.0/8", "::1", "*", "unix:*"});
-  policy.SetOwnAddresses({"127.0.0.1:7400", "8.8.8.8:7400", "[::1]:7400", "[fd00::7]:7400", "unix:/run/s"});
+  policy.SetOwnAddresses({"127.0.0.1:7400", "8.8.8.8:7400", "[::1]:7400", "[fd00::7]:7400", "unix:/run/s"}, {});
   for (const char* own : {"127.0.0.1:7400", "[::ffff:127.0.0.1]:7400", "[0:0::1]:7400", "[::1%1]:7400", "8.8.8.8:7400",
                           "[fd00::7%2]:7400", "unix:/run/s"}) {
     const absl::Status refused = policy.CheckAddress(own, own).status();
@@ -245,11 +245,41 @@ TEST(TargetPolicyTest, TheProxyItselfIsNeverAWorker) {
 TEST(TargetPolicyTest, AllOfLoopbackLeadsToAListenerOnAllAddresses) {
   TargetPolicy policy = *TargetPolicy::Create({"127.0.0.0/8", "::1"});
   for (const char* own : {"0.0.0.0:7400", "[::]:7400"}) {
-    policy.SetOwnAddresses({own});
+    policy.SetOwnAddresses({own}, {});
     EXPECT_THAT(policy.CheckTarget("127.0.0.2:7400"), HasCode(absl::StatusCode::kPermissionDenied)) << own;
     EXPECT_THAT(policy.CheckTarget("[::ffff:127.9.9.9]:7400"), HasCode(absl::StatusCode::kPermissionDenied)) << own;
     EXPECT_TRUE(policy.CheckTarget("127.0.0.2:7401").ok());
   }
+}
+
+// Clients of other hosts may connect to the proxy. Other services of its host are not for them.
+TEST(TargetPolicyTest, TheHostOfTheProxyNeedsAPatternOfItsOwn) {
+  const auto check = [](const std::string& pattern) {
+    TargetPolicy policy = *TargetPolicy::Create({pattern});
+    policy.SetOwnAddresses({"0.0.0.0:9103"}, {"10.0.0.5", "127.0.0.1", "fd00::5"});
+    EXPECT_TRUE(policy.CheckTarget("10.0.0.5:9103").code() == absl::StatusCode::kPermissionDenied) << "the admin port";
+    return policy.CheckAddress("10.0.0.5:22", "10.0.0.5:22").status();
+  };
+  for (const char* wide : {"private", "10.0.0.0/8", "0.0.0.0/0"}) {
+    const absl::Status refused = check(wide);
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kPermissionDenied)) << wide;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("is an address of the proxy's host"));
+  }
+  for (const char* own : {"10.0.0.5", "10.0.0.5:22", "10.0.0.5/32"}) EXPECT_TRUE(check(own).ok()) << own;
+  TargetPolicy by_name = *TargetPolicy::Create({"*.svc"});
+  by_name.SetOwnAddresses({}, {"10.0.0.5"});
+  EXPECT_TRUE(by_name.CheckAddress("a.svc:22", "10.0.0.5:22").ok());
+}
+
+TEST(TargetPolicyTest, TunnelsOfOtherHostsNeedAPatternWithAPort) {
+  const auto check = [](const std::vector<std::string>& patterns, const std::string& target) {
+    return TargetPolicy::Create(patterns)->CheckAddress(target, "10.0.0.7:443", /*needs_port=*/true).status();
+  };
+  EXPECT_TRUE(check({"10.0.0.7:443"}, "10.0.0.7:443").ok());
+  EXPECT_TRUE(check({"private", "a.svc:443"}, "a.svc:443").ok());
+  const absl::Status refused = check({"private", "a.svc:443"}, "b.svc:443");
+  EXPECT_THAT(refused, HasCode(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("only by the pattern private, which has no port"));
 }
 
 TEST(TargetPolicyTest, OtherAddressesMayBePassedOnTo) {

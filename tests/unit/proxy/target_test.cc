@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/net/test_listener.h"
 #include "tests/unit/proxy/proxy_loop_fixture.h"
 
@@ -123,6 +124,31 @@ TEST_F(TargetTest, AWorkerThatLosesItsConnectionIsLeftOut) {
   b.reset();
   ASSERT_TRUE(Eventually([&] { return !Connected(lost, "both.test"); }));
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Call(*client, "both.test:1"), "OK");
+}
+
+TEST_F(TargetTest, AnAddressThatFailsGetsNoCallsForAWhile) {
+  StartProxy();
+  TestHttp2Server a(Says("!"));
+  TestHttp2Server b([](TestHttp2Server::Call& call) { call.Fail(absl::InternalError("a bad disk")); });
+  TestHttp2Server c(Says("!"));
+  SetName("three.test:1", std::vector<std::string>{a.address(), b.address(), c.address()});
+  const auto client = NewClient();
+  for (int i = 0; i < 30; ++i) Call(*client, "three.test:1");
+  const int before = b.counts().requests;
+  EXPECT_LT(before, 10);
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(Call(*client, "three.test:1"), "OK");
+  EXPECT_EQ(b.counts().requests, before);
+}
+
+// One of two addresses is a greater share than a tenth.
+TEST_F(TargetTest, OneOfTwoAddressesIsCalledEvenIfItFails) {
+  StartProxy();
+  TestHttp2Server a(Says("!"));
+  TestHttp2Server b([](TestHttp2Server::Call& call) { call.Fail(absl::InternalError("a bad disk")); });
+  SetName("two.test:1", std::vector<std::string>{a.address(), b.address()});
+  const auto client = NewClient();
+  for (int i = 0; i < 40; ++i) Call(*client, "two.test:1");
+  EXPECT_GT(b.counts().requests, 15);
 }
 
 TEST_F(TargetTest, OneFamilyIsCalledWhileItCanBeReached) {
@@ -280,7 +306,8 @@ TEST_F(TargetTest, TargetsInUseMakeNoRoom) {
   const auto client = NewClient();
   EXPECT_EQ(Call(*client, worker.address()), "OK");
   const Stream& waiting = client->Open(Head("slow.test:1"), FrameMessage("?"));
-  EXPECT_THAT(Call(*client, "127.0.0.1:1"), HasSubstr("there are 2 targets in use, and max_targets is 2"));
+  EXPECT_THAT(Call(*client, "127.0.0.1:1"),
+              HasSubstr("limits.targets is 2, and the clients of group \"clients\" have 2 of them"));
   EXPECT_FALSE(waiting.closed.has_value());
   EXPECT_EQ(Call(*client, worker.address()), "OK");
   SetName("slow.test:1", absl::NotFoundError("no such name"));

@@ -51,6 +51,18 @@ class TlsListenerTest : public ProxyTest {
     client->Flush();
     return client;
   }
+  // The metadata sluice-client of a call of this client, as its worker receives it.
+  std::string NameAtWorker(Http2Peer& client) {
+    TestHttp2Server worker([](TestHttp2Server::Call& call) {
+      const auto& metadata = call.head().metadata;
+      const auto found = std::find_if(metadata.begin(), metadata.end(),
+                                      [](const auto& field) { return field.first == "sluice-client"; });
+      call.Answer(found == metadata.end() ? "none" : found->second);
+    });
+    const auto& call = client.Open(Head(worker.address(), {{"sluice-client", "invented"}}), FrameMessage("?"));
+    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+    return call.data.substr(std::min<size_t>(5, call.data.size()));
+  }
   // Expects the proxy to serve a new client that has a certificate.
   void ExpectServesTls(const std::string& worker, size_t listener = 0) {
     const auto client = TlsClient(With(), listener);
@@ -74,6 +86,20 @@ class TlsListenerTest : public ProxyTest {
   EventLog failures_;
   EventLog reloads_;
 };
+
+TEST_F(TlsListenerTest, WorkersAreToldWhoTheClientIs) {
+  options_.listeners.push_back({.address = "127.0.0.1:0", .route = ""});
+  options_.listeners.push_back({.address = absl::StrCat("unix-abstract:sluice-name-", getpid()), .route = ""});
+  StartProxy();
+  const auto by_uri = TlsClient(With({.dns_names = {"a.svc"}, .uris = {"spiffe://cluster.local/ns/a/sa/b"}}));
+  EXPECT_EQ(NameAtWorker(*by_uri), "spiffe://cluster.local/ns/a/sa/b");
+  const auto by_name = TlsClient(With({.dns_names = {"a.svc", "b.svc"}}));
+  EXPECT_EQ(NameAtWorker(*by_name), "a.svc");
+  Http2Peer unknown(ConnectTo(address(1)));
+  EXPECT_EQ(NameAtWorker(unknown), "none");
+  Http2Peer user(ConnectTo(address(2)));
+  EXPECT_EQ(NameAtWorker(user), absl::StrCat("uid ", geteuid()));
+}
 
 TEST_F(TlsListenerTest, AClientWithACertificateCallsWorkers) {
   StartProxy();

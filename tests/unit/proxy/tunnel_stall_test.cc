@@ -53,6 +53,25 @@ class TunnelStallTest : public ProxyTest {
   bool AwaitNoConnection() { return AwaitMetric("sluice_proxy_connections", 0); }
 };
 
+// Both directions count, and also without any call.
+TEST_F(TunnelStallTest, BytesThatAWorkerDoesNotReadAreBounded) {
+  options_.proxy.max_held_bytes = 64 << 10;
+  options_.proxy.max_calls = 16;
+  Start();
+  EventLog go_on;
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    go_on.Await(1);
+    ReceiveAll(fd);
+  });
+  const TestSocket socket = Dial(listener);
+  socket.Send(kTls);
+  Fill(socket);
+  EXPECT_TRUE(AwaitNoConnection());
+  EXPECT_EQ(Metric("sluice_proxy_stuck_calls_total"), 1);
+  EXPECT_EQ(Metric("sluice_proxy_held_request_bytes"), 0);
+  go_on.Add("");
+}
+
 TEST_F(TunnelStallTest, ATunnelWhoseClientReadsNothingEnds) {
   Start(milliseconds(100));
   EventLog ended;

@@ -44,6 +44,7 @@ const std::string kAccessDenied("\x15\x03\x03\x00\x02\x02\x31", 7);
 class TunnelTest : public ProxyTest {
  protected:
   void SetUp() override {
+    options_.proxy.pass_tunnels_from_loopback = true;
     options_.on_event = [this](const ProxyEvent& event) {
       const char* kinds[] = {"handshake", "refused", "worker", "other"};
       EXPECT_FALSE(event.client.empty());
@@ -86,6 +87,24 @@ TEST_F(TunnelTest, CallsPassThroughATunnelToTheirWorker) {
   EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
   EXPECT_EQ(call.data, FrameMessage("the.name.of.its.own")) << "the tunnel says where it goes";
   EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "connect"), 1);
+}
+
+// A gateway serves many names with the certificate of the proxy.
+TEST_F(TunnelTest, AnAuthorityThatTheClientMayNotCallIsReplaced) {
+  options_.workers = {"localhost", "*.search.svc"};
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
+  const std::string target = "localhost" + worker.address().substr(worker.address().rfind(':'));
+  Http2Peer client(Dial(target));
+  const auto authority_at_worker = [&](const std::string& authority) {
+    const auto& call = client.Open(Head(authority), FrameMessage("?"));
+    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+    return call.data;
+  };
+  EXPECT_EQ(authority_at_worker("ads.svc:7000"), FrameMessage(target));
+  EXPECT_EQ(authority_at_worker("ads.svc"), FrameMessage(target));
+  EXPECT_EQ(authority_at_worker("a.search.svc:7000"), FrameMessage("a.search.svc:7000"));
+  EXPECT_EQ(authority_at_worker("a.search.svc"), FrameMessage("a.search.svc")) << "a client may omit the port";
 }
 
 TEST_F(TunnelTest, AClientNeedNotWaitForItsTunnel) {
@@ -148,6 +167,15 @@ TEST_F(TunnelTest, WithoutPassedTunnelsOnlyWorkersAreReached) {
   options_.proxy.pass_tunnels = false;
   StartProxy();
   EXPECT_THAT(CallThrough("8.8.8.8:53"), AllOf(StartsWith("7 "), HasSubstr("add a pattern for it to workers")));
+}
+
+// A mesh or a port forwarding connects from there for strangers.
+TEST_F(TunnelTest, AClientOnLoopbackReachesNoOtherHostsByDefault) {
+  options_.proxy.pass_tunnels_from_loopback = ProxyOptions().pass_tunnels_from_loopback;
+  StartProxy();
+  TestSocket socket = Dial("8.8.8.8:53");
+  socket.Send(kClientHello);
+  EXPECT_EQ(socket.ReceiveAll(), kAccessDenied);
 }
 
 TEST_F(TunnelTest, ADeniedTunnelRefusesWhatIsNoHttp2InItsOwnProtocol) {

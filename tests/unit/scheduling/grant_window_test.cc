@@ -87,7 +87,7 @@ TEST(HeaderBytesTest, AreTheMeanOfThoseThatCameAndNoLessThanTheUsualOnes) {
   EXPECT_EQ(window.Requests(57'600), 57'600 / 3 / window.HeaderBytes(1));
   window.ObserveHeaders(4000 + 640);
   EXPECT_EQ(window.HeaderBytes(1), BufferCostBytes(TestOptions().profile, 4010));
-  window.SetProfile(TestOptions().profile);
+  window.SetProfile(TestOptions().profile, false);
   EXPECT_EQ(window.HeaderBytes(1), BufferCostBytes(TestOptions().profile, 4010));
   for (int i = 0; i < 1000; ++i) window.ObserveHeaders(20);
   EXPECT_EQ(window.HeaderBytes(1), 192);
@@ -135,7 +135,7 @@ TEST(StraggleAfterTest, IsAtMostEightFullBuffers) {
   EXPECT_EQ(window.StraggleAfter(), 88ms);
   LinkProfile profile = TestOptions().profile;
   profile.capacity_bytes_per_second *= 10;
-  window.SetProfile(profile);
+  window.SetProfile(profile, false);
   EXPECT_LT(window.StraggleAfter(), 88ms);
 }
 

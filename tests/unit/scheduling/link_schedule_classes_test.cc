@@ -84,6 +84,32 @@ TEST_P(ClassesTest, ShareTheLinkByWeightWhateverTheirBlocks) {
   }
 }
 
+// The processes of a link share by class, so a class counts for more or less in this process.
+TEST_P(ClassesTest, ShareByTheWeightsOfTheLeaseWhileItIsInForce) {
+  PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
+  simulation.Submit(At(0ms), Backlog(10'240, 0ms, 1), kQueries);
+  simulation.Submit(At(0ms), Backlog(10'240, 0ms, 501), kScan);
+  simulation.SetLease(At(1ms), {.class_weights = {4 * 0.25, 4 * 0.75}});
+  const Received leased = ReceivedBetween(simulation, At(50ms), At(250ms));
+  EXPECT_NEAR(leased.scan / leased.queries, 3, 0.2);
+  simulation.SetLease(At(250ms), {});
+  const Received own = ReceivedBetween(simulation, At(300ms), At(500ms));
+  EXPECT_NEAR(own.queries / own.scan, kQueriesWeight, 0.2);
+}
+
+TEST_P(ClassesTest, TheDemandIsKnownByClass) {
+  PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
+  EXPECT_EQ(simulation.schedule().Demand(At(0ms)).classes,
+            (std::vector<ClassDemand>{{.weight = kQueriesWeight}, {.weight = 1}}));
+  simulation.Submit(At(0ms), Backlog(10'240, 0ms, 501), kScan);
+  simulation.RunUntil(At(50ms));
+  const LinkDemand demand = simulation.schedule().Demand(At(50ms));
+  EXPECT_EQ(demand.classes[kQueries], (ClassDemand{.weight = kQueriesWeight}));
+  EXPECT_EQ(demand.classes[kScan].demand_bytes, demand.demand_bytes);
+  EXPECT_EQ(demand.classes[kScan].received_bytes, demand.received_bytes);
+  EXPECT_GT(demand.received_bytes, 0);
+}
+
 TEST_P(ClassesTest, ManySmallBlocksGetNoMoreThanOneLargeOne) {
   PortSimulation simulation(WithTwoClasses(TestPortOptions(GetParam())));
   simulation.Submit(At(0ms), Backlog(1 << 20, 0ms, 501), kScan);

@@ -25,6 +25,18 @@ ScheduleDriver::Words Lend(ScheduleDriver& link, TimePoint now, BudgetLease leas
   return link.SetLease(now, lease);
 }
 
+TEST(SetLeaseTest, RefusesWeightsThatFitNoClasses) {
+  LinkSchedule schedule(OptionsWith(SchedulePolicy::kRolling));
+  std::vector<Action> actions;
+  const auto message = [&](const std::vector<double>& weights) {
+    const BudgetLease lease{.bytes = kLink, .link_bytes = kLink, .plan_bytes = kLink, .class_weights = weights};
+    return std::string(schedule.SetLease(At(0ms), lease, actions).message());
+  };
+  EXPECT_EQ(message({2}), "");
+  EXPECT_EQ(message({1, 2}), "class_weights: there are 2, and 1 classes");
+  EXPECT_EQ(message({0}), "class_weights: 0 is not above 0");
+}
+
 TEST(SetLeaseTest, NothingLeavesWithoutOne) {
   ScheduleDriver link(OptionsWith(SchedulePolicy::kRolling));
   Lend(link, At(0ms), {.bytes = 0});

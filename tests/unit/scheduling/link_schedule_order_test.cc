@@ -98,6 +98,27 @@ TEST_P(OrderTest, TheOldestBlockKeepsItsShare) {
   EXPECT_LT(mbps, 45);
 }
 
+// In an overload, a block that waits for its turn until it is too late would take the time of one that is not.
+TEST_P(OrderTest, BlocksThatCannotMakeTheirDeadlineGiveWay) {
+  for (const bool shortest_first : {true, false}) {
+    PortSimulation simulation(Options(GetParam(), shortest_first));
+    constexpr int kBlocks = 100;
+    for (int i = 0; i < kBlocks; ++i) {
+      // 14 ms of the link every 10 ms.
+      simulation.Submit(At(i * 10ms), Responses(16, 10'240), 0, At(i * 10ms + 100ms));
+    }
+    simulation.RunUntil(At(kBlocks * 10ms + 100ms));
+    int in_time = 0;
+    for (size_t i = 0; i < kBlocks; ++i) {
+      const PortSimulation::Block& block = simulation.block(i);
+      in_time += block.ended() && block.ended_at - block.submitted_at <= 100ms ? 1 : 0;
+    }
+    EXPECT_GE(in_time, 70) << "of 79 that the link can carry";
+    EXPECT_GT(simulation.schedule().State().late_blocks, 10);
+    EXPECT_EQ(simulation.drops(), 0);
+  }
+}
+
 ScheduleOptions ShortestFirst() {
   ScheduleOptions options = GrantsOptions();
   options.shortest_first = true;

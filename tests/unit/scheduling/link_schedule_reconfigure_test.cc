@@ -97,6 +97,82 @@ TEST(ReconfigureTest, AllThatGrantsKnowOfWorkersStays) {
   EXPECT_GT(link.state().grant_window, window) << "a faster link takes more answers in the time that workers think";
 }
 
+TEST(ReconfigureTest, AScheduleThatIsSwitchedOnWaitsForWhatLeftBefore) {
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kUnscheduled));
+  link.Submit(At(0ms), {10'000, 10'000, 10'000});
+  EXPECT_EQ(link.state().in_flight_bytes, 30'000);
+  link.Reconfigure(At(1ms), OptionsWith(SchedulePolicy::kRolling));
+  EXPECT_EQ(link.state().in_flight_bytes, 30'000);
+  EXPECT_LT(link.state().budget_bytes, 30'000);
+  EXPECT_THAT(link.Submit(At(1ms), {1000}), IsEmpty());
+  link.Ready(At(2ms), 0, 12'000);
+  EXPECT_EQ(link.state().in_flight_bytes, 32'000) << "of a message that is larger than expected";
+  for (uint64_t tag = 0; tag < 2; ++tag) EXPECT_THAT(link.Finish(At(3ms), tag), IsEmpty());
+  EXPECT_EQ(link.Finish(At(3ms), 2).size(), 1);
+  link.Finish(At(4ms), 3);
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
+TEST(ReconfigureTest, ALostCallOfTheTimeBeforeStalls) {
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kUnscheduled));
+  link.Submit(At(0ms), {10'000});
+  EXPECT_EQ(link.next_timer(), TimePoint::max());
+  link.Reconfigure(At(1ms), OptionsWith(SchedulePolicy::kRolling));
+  ASSERT_LT(link.next_timer(), TimePoint::max());
+  link.Timer(link.next_timer());
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
+TEST(ReconfigureTest, AScheduleThatIsSwitchedOffLetsEverythingGo) {
+  ScheduleDriver link(GrantsOptions());
+  std::vector<int64_t> sizes(100, 1000);
+  link.Submit(At(0ms), sizes);
+  EXPECT_GT(link.state().waiting_calls, 0);
+  const int64_t ungranted = link.state().ungranted_calls;
+  EXPECT_GT(ungranted, 0);
+  ScheduleOptions options = GrantsOptions();
+  options.policy = SchedulePolicy::kUnscheduled;
+  link.Reconfigure(At(1ms), options);
+  EXPECT_EQ(link.state().waiting_calls, 0);
+  EXPECT_EQ(link.state().ungranted_calls, 0);
+  EXPECT_EQ(link.state().in_flight_calls, 100);
+}
+
+ScheduleOptions BatchesOfThree() {
+  ScheduleOptions options = OptionsWith(SchedulePolicy::kBatches);
+  options.budget_bytes = 3 * options.profile.frame_bytes;
+  return options;
+}
+
+TEST(ReconfigureTest, CallsThatWaitAreDealtIntoBatches) {
+  ScheduleOptions options = BatchesOfThree();
+  options.policy = SchedulePolicy::kRolling;
+  ScheduleDriver link(options);
+  const std::vector<int64_t> sizes(7, options.profile.packet_payload_bytes);
+  EXPECT_THAT(link.Submit(At(0ms), sizes), ElementsAre("send 0", "send 1", "send 2"));
+  EXPECT_THAT(link.Reconfigure(At(1ms), BatchesOfThree()), IsEmpty()) << "the budget is full";
+  EXPECT_THAT(link.Finish(At(2ms), 0), ElementsAre("send 3"));
+  EXPECT_THAT(link.Finish(At(2ms), 1), ElementsAre("send 4"));
+  EXPECT_THAT(link.Finish(At(2ms), 2), IsEmpty()) << "the next two are of another batch";
+  ASSERT_LT(link.next_timer(), TimePoint::max());
+  EXPECT_THAT(link.Finish(At(3ms), 3), IsEmpty());
+  EXPECT_THAT(link.Timer(link.next_timer()), ElementsAre("send 5", "send 6"));
+}
+
+TEST(ReconfigureTest, CallsThatWaitForTheirSlotWaitForRoomInstead) {
+  const std::vector<int64_t> sizes(7, BatchesOfThree().profile.packet_payload_bytes);
+  for (const SchedulePolicy policy : {SchedulePolicy::kRolling, SchedulePolicy::kUnscheduled}) {
+    ScheduleDriver link(BatchesOfThree());
+    EXPECT_EQ(link.Submit(At(0ms), sizes).size(), 3);
+    EXPECT_THAT(link.Finish(At(1ms), 0), IsEmpty());
+    ScheduleOptions options = BatchesOfThree();
+    options.policy = policy;
+    EXPECT_EQ(link.Reconfigure(At(2ms), options).size(), policy == SchedulePolicy::kRolling ? 1 : 4);
+    options.policy = SchedulePolicy::kBatches;
+    EXPECT_THAT(link.Reconfigure(At(3ms), options), IsEmpty());
+  }
+}
+
 TEST(ReconfigureTest, RefusesWhatIsOutOfBoundsOrCannotChange) {
   ScheduleDriver link(GrantsOptions());
   const auto refused = [&](const ScheduleOptions& options) {
@@ -109,8 +185,6 @@ TEST(ReconfigureTest, RefusesWhatIsOutOfBoundsOrCannotChange) {
   ScheduleOptions options = GrantsOptions();
   options.profile.capacity_bytes_per_second = 0;
   EXPECT_THAT(refused(options), HasSubstr("capacity"));
-  EXPECT_THAT(refused(OptionsWith(SchedulePolicy::kRolling)),
-              HasSubstr("policy: rolling cannot take the place of grants"));
   options = GrantsOptions();
   options.stall_timeout += absl::Seconds(1);
   EXPECT_THAT(refused(options), HasSubstr("stall_timeout"));

@@ -301,14 +301,17 @@ TEST(TunnelTurnCheckTest, AWindowOutOfBoundsIsRefused) {
   }
 }
 
-TEST(TunnelTurnCheckTest, PoliciesWithoutTurnsRefuseThem) {
-  for (const SchedulePolicy policy : {SchedulePolicy::kBatches, SchedulePolicy::kUnscheduled}) {
-    LinkSchedule schedule(OptionsWith(policy));
-    std::vector<Action> actions;
-    EXPECT_THAT(
-        schedule.Submit(At(0ms), {{.response_bytes = 1000, .window_bytes = 1000}}, TimePoint::max(), actions).status(),
-        HasCode(absl::StatusCode::kInvalidArgument));
-  }
+TEST(TunnelTurnCheckTest, UnscheduledGrantsEachTurnAtOnce) {
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kUnscheduled));
+  for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(link.AskForTurn(At(0ms), 8000).size(), 1);
+}
+
+// Tunnels may have been connected with another policy.
+TEST(TunnelTurnCheckTest, BatchesGrantTurnsWithinTheBudget) {
+  ScheduleDriver link(OptionsWith(SchedulePolicy::kBatches));
+  EXPECT_EQ(link.AskForTurn(At(0ms), 8000).size(), 1);
+  EXPECT_THAT(link.AskForTurn(At(0ms), 8000), IsEmpty());
+  EXPECT_EQ(link.Finish(At(1ms), 0).size(), 1);
 }
 
 }  // namespace

@@ -53,10 +53,12 @@ class PortSimulation {
     bool ended() const { return missing == 0; }
   };
 
-  explicit PortSimulation(const ScheduleOptions& options) : schedule_(options) {}
+  explicit PortSimulation(const ScheduleOptions& options, const LinkProfile& port = TestPort())
+      : profile_(port), schedule_(options) {}
 
   // Submits a block at a time that is not before the last event. Returns its index.
-  size_t Submit(TimePoint at, const std::vector<Response>& responses, size_t traffic_class = 0) {
+  size_t Submit(TimePoint at, const std::vector<Response>& responses, size_t traffic_class = 0,
+                TimePoint deadline = TimePoint::max()) {
     RunUntil(at);
     now_ = at;
     std::vector<CallRequest> calls;
@@ -66,7 +68,7 @@ class PortSimulation {
     }
     blocks_.push_back({.submitted_at = at, .ended_at = {}, .missing = responses.size()});
     std::vector<Action> actions;
-    EXPECT_TRUE(schedule_.Submit(now_, calls, TimePoint::max(), actions, nullptr, traffic_class).ok());
+    EXPECT_TRUE(schedule_.Submit(now_, calls, deadline, actions, nullptr, traffic_class).ok());
     Apply(actions);
     return blocks_.size() - 1;
   }
@@ -82,6 +84,17 @@ class PortSimulation {
     while (NextEvent() < at) Step();
   }
 
+  // Leases the whole budget, or changes the lease, at a time that is not before the last event.
+  void SetLease(TimePoint at, BudgetLease lease) {
+    RunUntil(at);
+    now_ = at;
+    lease.bytes = lease.link_bytes = lease.plan_bytes = schedule_.State().budget_bytes;
+    lease.may_exceed = true;
+    std::vector<Action> actions;
+    EXPECT_TRUE(schedule_.SetLease(now_, lease, actions).ok());
+    Apply(actions);
+  }
+
   const LinkSchedule& schedule() const { return schedule_; }
   const Block& block(size_t block) const { return blocks_[block]; }
   // Returns when a response has ended. Responses are numbered in the order of submission.
@@ -90,7 +103,6 @@ class PortSimulation {
   int64_t drops() const { return drops_; }  // packets
 
  private:
-  static constexpr nanoseconds kPortByteTime{80};  // 100 Mbit/s
   static constexpr nanoseconds kRto = std::chrono::milliseconds(200);
   static constexpr int64_t kHeaderBytes = 150;  // of a ready response, frame included
 
@@ -99,6 +111,7 @@ class PortSimulation {
     size_t tag;
     int64_t bytes;   // of the response; 0: headers of a ready response
     bool delivered;  // true: at the aggregator; false: at the port
+    bool repeated = false;
     bool operator>(const Packet& other) const { return at > other.at; }
   };
   struct Sent {
@@ -134,8 +147,14 @@ class PortSimulation {
     for (const Action& action : actions) {
       Sent& sent = sent_[action.tag];
       sent.call = action.call;
+      if (action.kind == Action::Kind::kExpire || action.kind == Action::Kind::kAbort) {
+        std::vector<Action> more;
+        schedule_.OnFinished(now_, action.call, CallEnd::kAborted, more);
+        Apply(more);
+        continue;
+      }
       sent.granted_bytes = std::min(sent.granted_bytes + action.bytes, sent.response.bytes);
-      const TimePoint asked = now_ + absl::ToChronoNanoseconds(TestPort().propagation_rtt);
+      const TimePoint asked = now_ + absl::ToChronoNanoseconds(profile_.propagation_rtt);
       const TimePoint ready = asked + sent.response.think;
       if (action.kind == Action::Kind::kSend && schedule_.options().policy == SchedulePolicy::kGrants) {
         packets_.push({.at = ready, .tag = action.tag, .bytes = 0, .delivered = false});
@@ -146,9 +165,9 @@ class PortSimulation {
 
   void SendGranted(size_t tag, TimePoint at) {
     Sent& sent = sent_[tag];
-    for (; sent.sent_bytes < sent.granted_bytes; at += sent.response.byte_time * TestPort().frame_bytes) {
+    for (; sent.sent_bytes < sent.granted_bytes; at += sent.response.byte_time * profile_.frame_bytes) {
       const int64_t open_bytes = sent.granted_bytes - sent.sent_bytes;
-      const int64_t bytes = std::min(open_bytes, TestPort().packet_payload_bytes);
+      const int64_t bytes = std::min(open_bytes, profile_.packet_payload_bytes);
       sent.sent_bytes += bytes;
       packets_.push({.at = at, .tag = tag, .bytes = bytes, .delivered = false});
     }
@@ -168,17 +187,21 @@ class PortSimulation {
       --blocks_[sent.block].missing;
       schedule_.OnFinished(now_, sent.call, CallEnd::kArrived, actions);
     } else {
-      const int64_t wire_bytes = packet.bytes == 0 ? kHeaderBytes : WireBytes(TestPort(), packet.bytes);
+      // The acknowledgement of the request was lost with the first packet, which this side has seen in the meantime.
+      if (packet.repeated && !sent.known) schedule_.OnSilence({&sent.response.worker, 1});
+      const int64_t wire_bytes = packet.bytes == 0 ? kHeaderBytes : WireBytes(profile_, packet.bytes);
       const std::optional<TimePoint> left = port_.Burst(now_, wire_bytes);
       drops_ += left.has_value() ? 0 : 1;
       packet.at = left.value_or(now_ + kRto);
       packet.delivered = left.has_value();
+      packet.repeated = !packet.delivered;
       packets_.push(packet);
     }
   }
 
+  const LinkProfile profile_;
   LinkSchedule schedule_;
-  PortModel port_{TestPort().buffer_bytes, kPortByteTime};
+  PortModel port_{profile_.buffer_bytes, nanoseconds(std::llround(1e9 / profile_.capacity_bytes_per_second))};
   TimePoint now_;
   int64_t drops_ = 0;
   std::deque<Sent> sent_;  // by tag

@@ -122,6 +122,17 @@ void RandomLife::ChangeBudget() {
      [&] { oracle_.BudgetSet(bytes); });
 }
 
+void RandomLife::ChangePolicy() {
+  constexpr SchedulePolicy kPolicies[] = {SchedulePolicy::kUnscheduled, SchedulePolicy::kRolling,
+                                          SchedulePolicy::kGrants, SchedulePolicy::kBatches};
+  if (options_.policy == SchedulePolicy::kUnscheduled) {
+    switched_on_until_ = now_ + 2 * Rtt() + 2 * buffer_bytes_ * byte_time_ + kOvertaken;
+  }
+  options_.policy = kPolicies[policy_draws_.Between(0, MayBatch() ? 3 : 2)];
+  Do([&](TimePoint now, std::vector<Action>& actions) { return schedule_.Reconfigure(now, options_, actions).ok(); },
+     [&] { oracle_.PolicySet(options_.policy); });
+}
+
 void RandomLife::Unpark(uint64_t tag) {
   if (tag >= oracle_.next_tag()) return;  // its block was refused
   const CallId id = oracle_.call(tag).id;
@@ -136,6 +147,7 @@ void RandomLife::StartCall(uint64_t tag, int64_t bytes) {
   answer.lost = false;
   answer.granted_bytes = bytes;
   answer.came_with_request = bytes > 0;
+  answer.sends_headers = options_.policy == SchedulePolicy::kGrants;
   const int send = ++answer.sends;
   if (Chance(5)) return Later(nanoseconds(Between(0, 50'000)), [this, tag] { Unsend(tag); });
   if (Chance(8)) Later(RandomTime(20), [this, tag] { Abort(tag); });
@@ -177,7 +189,8 @@ void RandomLife::BecomeReady(uint64_t tag, int send) {
   if (IsSilent(tag, send)) return;
   Answer& answer = answers_.at(tag);
   nanoseconds comes_after = nanoseconds(0);
-  if (options_.policy == SchedulePolicy::kGrants && !answer.ahead && now_ < answer.headers_charged_until) {
+  if (options_.policy == SchedulePolicy::kGrants && answer.sends_headers && !answer.ahead &&
+      now_ < answer.headers_charged_until) {
     int64_t bytes = options_.profile.buffer_packets > 0 ? options_.profile.frame_bytes : kHeaderBytes;
     if (has_headers_ && !headers_vary_)
       bytes = std::clamp(oracle_.BufferBytes(header_bytes_), bytes, std::max(bytes, buffer_bytes_));
@@ -275,7 +288,8 @@ int64_t RandomLife::Slack() const {
 }
 
 void RandomLife::NoRoom(std::function<void()> again) {
-  const bool may = options_.policy == SchedulePolicy::kUnscheduled || overbooked_;
+  // Workers of a paced link must be equally far, and these respond at any time.
+  const bool may = options_.policy == SchedulePolicy::kUnscheduled || overbooked_ || options_.paced;
   if (!may) return oracle_.Fail("the port overflowed");
   Later(std::max(port_.free_at() - now_, nanoseconds(0)) + nanoseconds(1), std::move(again));
 }
@@ -322,6 +336,12 @@ void RandomLife::Finish(uint64_t tag, CallEnd end) {
   Do(finish, [&] { oracle_.Finished(tag, end); });
   if (Chance(5)) Do(finish);  // a second OnFinished changes nothing, now or later
   if (Chance(5)) Later(RandomTime(10), [this, finish] { Do(finish); });
+}
+
+ScheduleOptions RandomLife::Paced(ScheduleOptions options) {
+  options.paced = options.policy != SchedulePolicy::kBatches && pace_draws_.Chance(30);
+  if (options.paced) options.profile.propagation_rtt *= pace_draws_.Pick({1, 5, 50});
+  return options;
 }
 
 ScheduleOptions RandomLife::WithClasses(ScheduleOptions options) {

@@ -35,13 +35,15 @@ class RandomLife {
       : draws_(seed),
         byte_time_(Pick({1, 8, 80, 1000})),
         class_draws_(seed ^ 0x5555),
-        options_(WithClasses(RandomOptions(draws_, byte_time_))),
+        pace_draws_(seed ^ 0x9797),
+        options_(Paced(WithClasses(RandomOptions(draws_, byte_time_)))),
         buffer_bytes_(options_.profile.buffer_bytes + options_.profile.buffer_packets * options_.profile.frame_bytes),
         schedule_(options_),
         oracle_(options_, byte_time_, [this](uint32_t worker) { return schedule_.Load(worker); }),
         port_(buffer_bytes_, byte_time_),
         header_draws_(seed),
-        room_draws_(~seed) {}
+        room_draws_(~seed),
+        policy_draws_(seed ^ 0xaaaa) {}
 
   // Runs the life. Returns the first failure, or an empty string.
   std::string Run() {
@@ -51,6 +53,11 @@ class RandomLife {
     for (int64_t i = Between(0, 5); i > 0; --i) Later(RandomTime(40), [this] { GiveUpOne(); });
     for (int64_t i = Between(0, 3); i > 0; --i) Later(RandomTime(40), [this] { SubmitAhead(); });
     for (int64_t i = Between(0, 2); i > 0; --i) Later(RandomTime(40), [this] { ChangeBudget(); });
+    const int64_t switches = policy_draws_.Chance(40) ? policy_draws_.Between(1, 4) : 0;
+    for (int64_t i = 0; i < switches; ++i) {
+      const int64_t after_ns = policy_draws_.Between(0, 40 * buffer_bytes_ * byte_time_.count());
+      Later(nanoseconds(after_ns), [this] { ChangePolicy(); });
+    }
     for (int events = 0; !events_.empty() || timer_at_ < TimePoint::max(); ++events) {
       if (events == kMaxEvents) oracle_.Fail("it never ends");
       if (!oracle_.failure().empty()) return oracle_.failure();
@@ -72,7 +79,8 @@ class RandomLife {
     TimePoint silent_at = TimePoint::max();  // after an abort
     bool streams = false;                    // larger than the buffer
     bool came_with_request = false;
-    bool in_parts = false;  // one more frame than the charge covers may be under way
+    bool sends_headers = false;  // in a packet of their own, that the schedule keeps room for: it left with grants
+    bool in_parts = false;       // one more frame than the charge covers may be under way
     TimePoint headers_charged_until = TimePoint::max();
     int64_t header_cost = 0;  // the schedule's cost of headers when the request left
     bool ahead = false;
@@ -109,8 +117,9 @@ class RandomLife {
     oracle_.CheckClasses(classes);
     if (next != std::exchange(next_timer_, next)) timer_at_ = next == TimePoint::max() ? next : next + Lateness();
     const int64_t booked_bytes = oracle_.InFlightBytes() + oracle_.AllHeaderBytes();
-    if (booked_bytes > buffer_bytes_ || oracle_.AnyStalled() || oracle_.UncountedBytes() > 0) overbooked_ = true;
-    if (booked_bytes == 0 && !oracle_.AnyStalled() && port_.free_at() <= now_) overbooked_ = false;
+    const bool excess = oracle_.AnyStalled() || oracle_.AnyUnbounded() || now_ < switched_on_until_;
+    if (booked_bytes > buffer_bytes_ || excess || oracle_.UncountedBytes() > 0) overbooked_ = true;
+    if (booked_bytes == 0 && !excess && port_.free_at() <= now_) overbooked_ = false;
   }
 
   // Runs an event that is never refused.
@@ -137,6 +146,8 @@ class RandomLife {
   void CancelOne();
   void GiveUpOne();
   void ChangeBudget();
+  void ChangePolicy();
+  bool MayBatch() const { return options_.classes.empty() && !options_.paced; }
   void Unpark(uint64_t tag);
 
   // Starts a call whose request is out. The granted bytes of its response reach the port after a round trip and the
@@ -184,11 +195,13 @@ class RandomLife {
   // Returns a random time of up to `buffers` drain times of a full buffer.
   nanoseconds RandomTime(int64_t buffers);
   ScheduleOptions WithClasses(ScheduleOptions options);
+  ScheduleOptions Paced(ScheduleOptions options);
 
   RandomDraws draws_;
   const nanoseconds byte_time_;
   RandomDraws class_draws_;  // separate draws for classes
-  const ScheduleOptions options_;
+  RandomDraws pace_draws_;
+  ScheduleOptions options_;
   const int64_t buffer_bytes_;
   LinkSchedule schedule_;
   ScheduleOracle oracle_;
@@ -203,6 +216,9 @@ class RandomLife {
   const bool headers_vary_ = header_draws_.Chance(30);  // reported sizes vary; real headers are small
   // Separate draws for withheld bytes.
   RandomDraws room_draws_;
+  RandomDraws policy_draws_;  // separate draws for changes of the policy
+  // After unscheduled: bytes of aborted calls, which it does not charge, may come until then.
+  TimePoint switched_on_until_;
   const int64_t withholds_percent_ = room_draws_.Pick({0, 0, 5, 50});
 
   TimePoint now_{std::chrono::seconds(1)};

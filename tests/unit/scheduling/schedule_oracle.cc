@@ -1,6 +1,7 @@
 #include "tests/unit/scheduling/schedule_oracle.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +22,7 @@ ScheduleOracle::ScheduleOracle(const ScheduleOptions& options, std::chrono::nano
       byte_time_(byte_time),
       jitter_(absl::ToChronoNanoseconds(options.profile.timer_jitter)),
       buffer_(BufferOf(options.profile)),
-      budget_(options.budget_bytes.value_or(buffer_)),
+      budget_(StartingBudget()),
       classes_(options.class_count()),
       load_(std::move(load)) {}
 
@@ -58,10 +59,7 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
   if (batched() && !ahead) {
     int64_t largest = 1;
     for (const CallRequest& call : calls) largest = std::max(largest, call.response_bytes);
-    const int64_t burst = Packets(largest) * options_.profile.frame_bytes;
-    const int64_t batch_workers = std::max<int64_t>(1, budget_ / burst);
-    const auto count = static_cast<int64_t>(calls.size());
-    while (batches * batch_workers < count) ++batches;
+    batches = BatchesOf(std::ssize(calls), largest);
     block.slot = SlotOf(largest);
   }
   block.queued_batches = batches;
@@ -141,7 +139,10 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes, int64_t with
   if (!std::exchange(call.ready, true)) Hear(call.worker);
   ObserveHeaders(call);
   call.remaining = remaining_bytes;
-  if (!limited()) call.outstanding = remaining_bytes + withheld_bytes;
+  if (call.unbounded) {
+    call.outstanding = remaining_bytes + withheld_bytes;
+    Charge(call, false);
+  }
   if (call.phase == Call::kSent) call.phase = Call::kReady;
   if (call.phase == Call::kReady && (Rest(call) == 0 || call.unwanted)) call.phase = Call::kInFlight;
   const auto is_it = [tag](const Turn& turn) { return turn.tag == tag; };
@@ -257,7 +258,54 @@ void ScheduleOracle::Remove(std::deque<uint64_t>& tags, uint64_t tag) {
   Expect(std::erase(tags, tag) == 1, "a call is not where it has to be");
 }
 
+int64_t ScheduleOracle::StartingBudget() const {
+  return limited() ? options_.budget_bytes.value_or(buffer_) : std::numeric_limits<int64_t>::max();
+}
+
+// Nothing that was granted is revoked, and each call is charged for what it was granted.
+void ScheduleOracle::PolicySet(SchedulePolicy policy) {
+  const bool was_limited = limited();
+  if (std::exchange(options_.policy, policy) == policy) return;
+  if (limited() != was_limited) budget_ = StartingBudget();
+  for (ClassRecord& record : classes_) record.overtook_at_least = 0;
+  contests_.clear();
+  for (uint64_t tag = 0; tag < calls_.size(); ++tag) {
+    Call& call = calls_[tag];
+    if (!granting() && (call.phase == Call::kSent || call.phase == Call::kReady)) {
+      call.phase = Call::kInFlight;
+      call.straggles = false;
+    }
+    if (call.phase != Call::kInFlight) continue;
+    Charge(call, false);
+    Wait(tag);
+  }
+  for (auto& [id, block] : blocks_) DealAgain(block);
+}
+
+// Calls that wait keep their order, and each batch has consecutive calls.
+void ScheduleOracle::DealAgain(Block& block) {
+  block.has_turn = false;
+  block.last_batch = -1;
+  block.earliest_slot = block.latest_slot = TimePoint::min();
+  if (!batched() || block.ahead || block.waiting.empty()) return;
+  int64_t largest = 1;
+  for (const uint64_t tag : block.waiting) largest = std::max(largest, calls_.at(tag).expected);
+  const auto count = std::ssize(block.waiting);
+  const int64_t batches = BatchesOf(count, largest);
+  const int64_t batch_calls = (count + batches - 1) / batches;
+  block.slot = SlotOf(largest);
+  block.queued_batches = batches;
+  for (int64_t i = 0; i < count; ++i) calls_.at(block.waiting[i]).batch = i / batch_calls;
+}
+
+int64_t ScheduleOracle::BatchesOf(int64_t calls, int64_t largest) const {
+  const int64_t burst = Packets(largest) * options_.profile.frame_bytes;
+  const int64_t batch_workers = std::max<int64_t>(1, budget_ / burst);
+  return (calls + batch_workers - 1) / batch_workers;
+}
+
 void ScheduleOracle::BudgetSet(int64_t bytes) {
+  if (!limited()) return;
   budget_ = bytes;
   for (ClassRecord& record : classes_) record.overtook_at_least = 0;
 }
@@ -307,11 +355,14 @@ void ScheduleOracle::Send(const Action& action) {
   Expect(MayLeaveWith(call, block.ahead, action.bytes),
          absl::StrCat("call ", tag, " left with ", action.bytes, " bytes that did not fit"));
   Expect(share_fell_ || Open(call), "a request left to a full worker");
+  Expect(block.ahead || action.bytes == 0 || PacerOpen(), "a request left with bytes before their time");
+  if (action.bytes > 0) Pace(CostOf(std::min(action.bytes, call.expected)));
   GiveTurn();
   if (batched() && !block.ahead) CheckBatch(call, block);
-  if (action.bytes > 0 || !granting()) NoteGranted(tag, CostOf(action.bytes));
+  if (action.bytes > 0 || !granting()) NoteGranted(tag, CostOf(std::min(action.bytes, call.expected)));
   Remove(block.waiting, tag);
   call.sent_at = now_;
+  call.unbounded = !limited();
   ++block.out;
   if (granting() && action.bytes == 0) {
     call.phase = Call::kSent;
@@ -337,7 +388,8 @@ void ScheduleOracle::Grant(const Action& action) {
   }
   Expect(share_fell_ || action.bytes == PartOf(Rest(call), call),
          absl::StrCat("call ", action.tag, " was granted ", action.bytes, " of ", Rest(call), " bytes"));
-  Expect(MayGrant(call, action.bytes), "a grant that did not fit beside the headers");
+  Expect(MayGrant(call, action.bytes), "a grant that did not fit beside the headers, or came before its time");
+  Pace(CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding));
   NoteGranted(action.tag, CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding));
   StopWaiting(action.tag);
   call.phase = Call::kInFlight;
@@ -356,6 +408,8 @@ void ScheduleOracle::GrantEarly(const Action& action) {
   Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
              MayGoEarly(call, action.bytes),
          absl::StrCat("call ", action.tag, " was granted ", action.bytes, " bytes before it was ready"));
+  Expect(PacerOpen(), "early bytes before their time");
+  Pace(CostOf(std::min(action.bytes, call.expected)));
   NoteGranted(action.tag, CostOf(action.bytes));
   call.phase = Call::kInFlight;
   call.outstanding = call.early = std::min(action.bytes, call.expected);
@@ -372,7 +426,8 @@ void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
   ClassRecord& record = classes_[traffic_class];
   const std::vector<Turn> turns = OpenTurns(traffic_class);
   const Turn* const oldest = OldestTurn(turns);
-  const bool overtakes = oldest != nullptr && oldest->tag != tag && calls_.at(oldest->tag).block <= call.block;
+  const bool overtakes =
+      oldest != nullptr && oldest->tag != tag && AgeOf(calls_.at(oldest->tag).block) <= AgeOf(call.block);
   if (!overtakes || record.overtaken != oldest->tag) record.overtook_at_least = 0;
   record.overtaken = overtakes ? std::optional(oldest->tag) : std::nullopt;
   if (overtakes && !HeldTooLong(tag)) {
@@ -380,14 +435,15 @@ void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
     record.overtook_at_least += cost;
   }
   const auto may_be_overtaken = [&](const auto& entry) {
-    return !entry.second.ahead && entry.first < call.block && !entry.second.waiting.empty() &&
+    return !entry.second.ahead && AgeOf(entry.first) < AgeOf(call.block) && !entry.second.waiting.empty() &&
            entry.second.traffic_class == traffic_class;
   };
-  const bool may_overtake = overtakes || std::any_of(blocks_.begin(), blocks_.end(), may_be_overtaken) ||
-                            std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) {
-                              const Call& other = calls_.at(turn.tag);
-                              return turn.tag != tag && other.block <= call.block && ClassOf(other) == traffic_class;
-                            });
+  const bool may_overtake =
+      overtakes || std::any_of(blocks_.begin(), blocks_.end(), may_be_overtaken) ||
+      std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) {
+        const Call& other = calls_.at(turn.tag);
+        return turn.tag != tag && AgeOf(other.block) <= AgeOf(call.block) && ClassOf(other) == traffic_class;
+      });
   record.overtook_at_most = may_overtake ? record.overtook_at_most + cost : 0;
 }
 
@@ -418,7 +474,7 @@ void ScheduleOracle::NoteContests(uint64_t tag, int64_t cost) {
 // A call waits in the queue if it has a rest and has not stalled.
 void ScheduleOracle::Wait(uint64_t tag) {
   const Call& call = calls_.at(tag);
-  if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
+  if (Rest(call) == 0 || call.aborted || call.stalled) return StopWaiting(tag);
   if (std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.tag == tag; })) return;
   turns_.push_back({.tag = tag, .rank = Ranked() ? RankOf(Rest(call)) : 0, .since = now_});
 }

@@ -38,6 +38,7 @@ class ScheduleOracle {
     bool unwanted = false;
     bool ready = false;        // its first prefix has arrived
     bool late_worker = false;  // while it was sent, its worker was slow or full, or a share fell
+    bool unbounded = false;    // it left unscheduled, so all of its messages may come
     bool stalled = false;      // outstanding bytes, except early ones, are no longer charged
     int64_t message = 0;       // the order in which messages were ready
     int64_t outstanding = 0;
@@ -84,6 +85,7 @@ class ScheduleOracle {
   void Cancelled(BlockId id);
   void CallCancelled(uint64_t tag);
   void BudgetSet(int64_t bytes);
+  void PolicySet(SchedulePolicy policy);
   void Apply(const std::vector<Action>& actions, const ScheduleState& state,
              const std::vector<TrafficClassState>& classes);
   void End(const ScheduleState& state, TimePoint next_timer);
@@ -103,6 +105,7 @@ class ScheduleOracle {
   int64_t InFlightBytes() const;
   int64_t UncountedBytes() const;  // the part that slow workers hold beyond a third of the budget
   bool AnyStalled() const;
+  bool AnyUnbounded() const;
   int64_t BufferBytes(int64_t payload_bytes) const;  // cost of a burst in the buffer
   int64_t WaitingCalls(size_t traffic_class) const;  // including parked ones
 
@@ -150,6 +153,8 @@ class ScheduleOracle {
   void NoteContests(uint64_t tag, int64_t cost);
   void StopWaiting(uint64_t tag);
   void GoneFrom(Block& block);
+  void DealAgain(Block& block);
+  int64_t BatchesOf(int64_t calls, int64_t largest) const;
   void GiveTurn();
   void NoteLateWorkers();
   void Remove(std::deque<uint64_t>& tags, uint64_t tag);
@@ -201,10 +206,13 @@ class ScheduleOracle {
   }
   // Returns whether a response of another class is ready. It may then be the turn of that class.
   bool OtherClassHasTurn(const Call& call) const { return OpenTurns().size() > OpenTurns(ClassOf(call)).size(); }
-  bool Ranked() const { return options_.shortest_first && (granting() || options_.policy == SchedulePolicy::kRolling); }
+  bool MayRank() const { return granting() || options_.policy == SchedulePolicy::kRolling; }
+  bool Ranked() const { return options_.shortest_first && MayRank(); }
   static int RankOf(int64_t bytes);
   int64_t RemainingBytes(BlockId id) const;
   int RankOfBlock(BlockId id) const;
+  bool IsLate(BlockId id) const;
+  std::pair<bool, BlockId> AgeOf(BlockId id) const { return {IsLate(id), id}; }
   Place PlaceOf(BlockId id) const { return {RankOfBlock(id), id}; }
   std::vector<Turn> OpenTurns(std::optional<size_t> traffic_class = {}) const;  // wanted; default: of all classes
   const Turn* OldestTurn(const std::vector<Turn>& turns) const;
@@ -254,12 +262,17 @@ class ScheduleOracle {
   void CheckLoads(const ScheduleState& state);
 
   // Units of the budget.
-  bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes() + UncountedBytes(); }
+  bool Fits(int64_t cost) const { return cost <= budget_ + PipeBytes() - InFlightBytes() + UncountedBytes(); }
+  int64_t PipeBytes() const;
+  int64_t PartCost() const;
+  bool PacerOpen() const { return PipeBytes() == 0 || paced_until_ <= now_; }
+  void Pace(int64_t cost);
   bool Alone() const { return InFlightBytes() == EarlyBytes() + HandshakeBytes() + SlowBytes(); }
   int64_t ChargeOf(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
   int64_t EarlyBytes() const;
   int64_t HandshakeBytes() const;
+  int64_t StartingBudget() const;
   int64_t SlowBytes() const;
   int64_t UsualHeaderCost() const;
   int64_t YoungHeaderBytes() const;
@@ -268,19 +281,20 @@ class ScheduleOracle {
   int64_t CostOf(int64_t payload_bytes) const { return payload_bytes <= 0 ? 0 : BufferBytes(payload_bytes); }
   bool Silent(const Call& call) const;
   static int64_t Rest(const Call& call);
-  int64_t PartOf(int64_t payload_bytes) const { return PartWithin(payload_bytes, budget_ / 3); }
+  int64_t PartOf(int64_t payload_bytes) const { return PartWithin(payload_bytes, PartCost()); }
   int64_t PartOf(int64_t payload_bytes, const Call& call) const;
   int64_t PartWithin(int64_t payload_bytes, int64_t cost) const;
   int64_t Packets(int64_t payload_bytes) const;
   std::chrono::nanoseconds SlotOf(int64_t payload_bytes) const;
   std::chrono::nanoseconds DrainTime() const;
 
-  const ScheduleOptions options_;
+  ScheduleOptions options_;
   const std::chrono::nanoseconds byte_time_;
   const std::chrono::nanoseconds jitter_;
   const int64_t buffer_;
   int64_t budget_;
   TimePoint now_ = TimePoint::min();
+  TimePoint paced_until_;  // no bytes are granted before
   std::vector<Call> calls_;
   std::map<BlockId, Block> blocks_;
   std::vector<Turn> turns_;

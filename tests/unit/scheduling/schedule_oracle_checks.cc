@@ -206,11 +206,13 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
   Expect(!for_stragglers || !for_late || next_timer < TimePoint::max(), "the timer misses the stragglers");
   for (size_t i = 0; i < classes_.size(); ++i) {
     const std::optional<Waiting> first = FirstWaiting(i);
-    if (!granting() || !first.has_value() || OldestMayBeDue(i)) continue;
+    // A handshake that makes room lets no request leave.
+    if (!granting() || !first.has_value() || OldestMayBeDue(i) || RoomIsMade()) continue;
     const TimePoint until = blocks_.at(first->block).since + DrainTime();
     Expect(!MustWaitForRoom(calls_.at(first->tag)) || next_timer <= until,
            "the timer misses a call that waits for room");
   }
+  Expect(PacerOpen() || !(AnyTurn() || AnyWaiting()) || next_timer <= paced_until_, "the timer misses the pace");
   const Block* block = WaitsForSlot();
   Expect(next_timer == latest || block != nullptr || for_stragglers || for_late, "a timer for nothing");
   // A call that does not fit, or is behind a handshake, may have had its slot. It then waits without a timer.

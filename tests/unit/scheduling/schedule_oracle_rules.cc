@@ -17,6 +17,11 @@ bool ScheduleOracle::AnyStalled() const {
   return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.stalled; });
 }
 
+bool ScheduleOracle::AnyUnbounded() const {
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [](const Call& call) { return call.unbounded && call.phase == Call::kInFlight; });
+}
+
 int64_t ScheduleOracle::Rest(const Call& call) {
   return call.ready ? std::max<int64_t>(call.remaining - call.outstanding, 0) : 0;
 }
@@ -37,6 +42,31 @@ int64_t ScheduleOracle::InFlightBytes() const {
   for (const Call& call : calls_) bytes += ChargeOf(call);
   for (const auto& [until, cost] : draining_) bytes += cost;
   return bytes;
+}
+
+// A paced link may have C·R in addition to the budget on the way, and at most ten budgets. Less after losses: nothing
+// below half of the first budget.
+int64_t ScheduleOracle::PipeBytes() const {
+  const auto first_budget = static_cast<double>(options_.budget_bytes.value_or(buffer_));
+  const double trust = std::clamp(2 * static_cast<double>(budget_) / first_budget - 1, 0.0, 1.0);
+  const double pipe =
+      trust * options_.profile.capacity_bytes_per_second * absl::ToDoubleSeconds(options_.profile.propagation_rtt);
+  const bool paced = options_.paced && limited() && 3 * pipe > 2 * static_cast<double>(budget_);
+  return paced ? static_cast<int64_t>(std::min(pipe, 10.0 * static_cast<double>(budget_))) : 0;
+}
+
+int64_t ScheduleOracle::PartCost() const {
+  const int64_t window = 10 * CostOf(options_.profile.packet_payload_bytes);
+  return PipeBytes() > 0 ? std::min(budget_ / 3, window) : budget_ / 3;
+}
+
+// Bytes are granted at 0.97 C, with half of the budget as tolerance.
+void ScheduleOracle::Pace(int64_t cost) {
+  if (PipeBytes() == 0) return;
+  const auto time = [this](int64_t bytes) {
+    return std::chrono::nanoseconds(std::llround(static_cast<double>(bytes * byte_time_.count()) / 0.97));
+  };
+  paced_until_ = std::max(paced_until_, now_ - time(budget_ / 2)) + time(cost);
 }
 
 int64_t ScheduleOracle::EarlyBytes() const {
@@ -71,7 +101,7 @@ void ScheduleOracle::HeadersCame(uint64_t tag, int64_t wire_bytes) {
 // The mean gives a new value the weight of 1/64.
 void ScheduleOracle::ObserveHeaders(Call& call) {
   const auto bytes = static_cast<double>(std::exchange(call.header_bytes, 0));
-  if (!granting() || bytes == 0) return;
+  if (bytes == 0) return;
   mean_header_bytes_ += (mean_header_bytes_ == 0 ? 1 : 1.0 / 64) * (bytes - mean_header_bytes_);
 }
 
@@ -113,7 +143,7 @@ int64_t ScheduleOracle::PartWithin(int64_t payload_bytes, int64_t cost) const {
 
 int64_t ScheduleOracle::PartOf(int64_t payload_bytes, const Call& call) const {
   if (!Bounded(call)) return PartOf(payload_bytes);
-  return PartWithin(payload_bytes, std::min(budget_ / 3, load_(call.worker).share_bytes));
+  return PartWithin(payload_bytes, std::min(PartCost(), load_(call.worker).share_bytes));
 }
 
 int64_t ScheduleOracle::WorkerCharge(uint32_t worker) const {
@@ -188,14 +218,27 @@ int64_t ScheduleOracle::RemainingBytes(BlockId id) const {
 }
 
 int ScheduleOracle::RankOfBlock(BlockId id) const {
+  if (IsLate(id)) return BlockOrder::kLate;
   return Ranked() && !blocks_.at(id).ahead ? RankOf(RemainingBytes(id)) : 0;
+}
+
+// Whether a block cannot make its deadline, even if it had the whole link.
+bool ScheduleOracle::IsLate(BlockId id) const {
+  const Block& block = blocks_.at(id);
+  const int64_t bytes = RemainingBytes(id);
+  if (!MayRank() || block.ahead || block.deadline == TimePoint::max() || bytes == 0) return false;
+  const absl::Duration time =
+      options_.profile.propagation_rtt +
+      absl::Seconds(static_cast<double>(bytes) / options_.profile.capacity_bytes_per_second * 1.125);
+  return block.deadline - absl::ToChronoNanoseconds(time) < now_;
 }
 
 std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting(size_t traffic_class, bool oldest) const {
   std::optional<Waiting> first;
   for (const auto& [id, block] : blocks_) {
     if (block.ahead || block.waiting.empty() || block.traffic_class != traffic_class) continue;
-    const bool earlier = !first.has_value() || (!oldest && PlaceOf(id) < PlaceOf(first->block));
+    const bool earlier =
+        !first.has_value() || (oldest ? AgeOf(id) < AgeOf(first->block) : PlaceOf(id) < PlaceOf(first->block));
     if (!earlier && !block.has_turn) continue;
     const auto next =
         std::find_if(block.waiting.begin(), block.waiting.end(), [this](uint64_t tag) { return Open(calls_.at(tag)); });
@@ -261,7 +304,7 @@ std::vector<ScheduleOracle::Turn> ScheduleOracle::OpenTurns(std::optional<size_t
 const ScheduleOracle::Turn* ScheduleOracle::OldestTurn(const std::vector<Turn>& turns) const {
   const auto age = [this](const Turn& turn) {
     const Call& call = calls_.at(turn.tag);
-    return std::pair(call.block, call.message);
+    return std::pair(AgeOf(call.block), call.message);
   };
   const auto oldest =
       std::min_element(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) { return age(a) < age(b); });
@@ -273,7 +316,7 @@ bool ScheduleOracle::MayOvertake(const Call& call, bool oldest) const {
   const std::vector<Turn> turns = OpenTurns(ClassOf(call));
   return std::none_of(turns.begin(), turns.end(), [&](const Turn& turn) {
     const BlockId block = calls_.at(turn.tag).block;
-    return oldest ? block <= call.block : PlaceOf(block) <= PlaceOf(call.block);
+    return oldest ? AgeOf(block) <= AgeOf(call.block) : PlaceOf(block) <= PlaceOf(call.block);
   });
 }
 
@@ -311,6 +354,7 @@ std::optional<uint64_t> ScheduleOracle::NextTurn(size_t traffic_class, bool olde
 
 // A grant leaves room for the headers of a full window, and of all calls that are out.
 bool ScheduleOracle::MayGrant(const Call& call, int64_t bytes) const {
+  if (!PacerOpen()) return false;
   const int64_t cost = CostOf(call.outstanding + bytes) - CostOf(call.outstanding);
   if (!granting()) return Alone() || Fits(cost);
   const int64_t more_of_window = std::max<int64_t>(window_ * HeaderCost() - YoungHeaderBytes(), 0);
@@ -408,16 +452,21 @@ bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) c
   if (granting()) return bytes == 0 ? share_fell_ || (MayAsk(call) && !MustWaitForRoom(call)) : MayGoEarly(call, bytes);
   if (!MayOvertakeByEitherRule(call)) return false;
   const bool bounded = Bounded(call) && !share_fell_;
-  const int64_t most = bounded ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  const int64_t most = PipeBytes() > 0 ? PartOf(call.expected, call)
+                       : bounded       ? PartWithin(call.expected, load_(call.worker).share_bytes)
+                                       : call.expected;
   if ((bytes == most || share_fell_) && Fits(CostOf(bytes))) return true;
   return Alone() && (share_fell_ || bytes == (batched() ? call.expected : PartOf(call.expected, call)));
 }
 
 bool ScheduleOracle::MustLeave(const Call& call) const {
   if (!limited()) return true;
+  if (!PacerOpen() && (!granting() || MayGoEarly(call, PartOf(call.expected)))) return false;
   if (granting()) return (MustAsk(call) && !MayWaitForRoom(call)) || MustGoEarly(call);
   if (!MustOvertake(call)) return false;
-  const int64_t most = Bounded(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  const int64_t most = PipeBytes() > 0 ? PartOf(call.expected, call)
+                       : Bounded(call) ? PartWithin(call.expected, load_(call.worker).share_bytes)
+                                       : call.expected;
   return Alone() || Fits(CostOf(most));
 }
 

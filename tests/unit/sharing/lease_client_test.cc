@@ -26,6 +26,17 @@ TEST(IsUrgentTest, BecomingBusyOrIdle) {
   EXPECT_FALSE(IsUrgent(busy, Demand(8000, 3000, 1000, 5000), false));
 }
 
+TEST(IsUrgentTest, AClassThatBecomesBusyOrIdle) {
+  LinkDemand reported = Demand(90'000, 5000, 1000, 5000);
+  LinkDemand now = reported;
+  reported.classes = {{.demand_bytes = 90'000}, {.demand_bytes = 0}};
+  now.classes = {{.demand_bytes = 80'000}, {.demand_bytes = 0}};
+  EXPECT_FALSE(IsUrgent(reported, now, false));
+  now.classes = {{.demand_bytes = 80'000}, {.demand_bytes = 10'000}};
+  EXPECT_TRUE(IsUrgent(reported, now, false));
+  EXPECT_TRUE(IsUrgent(now, reported, false));
+}
+
 TEST(IsUrgentTest, DrainedToASmallerLease) {
   const LinkDemand reported = Demand(90'000, 9000, 1000, 5000);
   EXPECT_FALSE(IsUrgent(reported, Demand(90'000, 6000, 1000, 5000), false));

@@ -70,6 +70,127 @@ INSTANTIATE_TEST_SUITE_P(, SharesOfBusyProcesses,
                                            Case{{1, 1, 1, 1}, {4500, 4500, 4500, 4500}}, Case{{1, 1}, {21'000, 3000}},
                                            Case{{10, 1}, {kSru, kSru}}));
 
+// Of the bytes that arrive in one second, by process and class.
+std::vector<std::vector<double>> SharesByClass(ShareSimulation& link, const std::vector<size_t>& classes) {
+  const auto received = [&] {
+    std::vector<std::vector<double>> bytes(classes.size());
+    for (size_t i = 0; i < classes.size(); ++i) {
+      for (size_t j = 0; j < classes[i]; ++j) bytes[i].push_back(static_cast<double>(link.received_bytes(i, j)));
+    }
+    return bytes;
+  };
+  link.RunFor(100ms);
+  const std::vector<std::vector<double>> before = received();
+  link.RunFor(1000ms);
+  std::vector<std::vector<double>> shares = received();
+  double all = 0;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    for (size_t j = 0; j < shares[i].size(); ++j) all += shares[i][j] -= before[i][j];
+  }
+  EXPECT_GT(all, 0.93 * kRate);
+  EXPECT_LE(link.most_in_flight_bytes(), kPortBytes);
+  for (std::vector<double>& process : shares) {
+    for (double& share : process) share /= all;
+  }
+  return shares;
+}
+
+std::vector<ShareSimulation::Class> InteractiveAndBatch(int64_t answer_bytes) {
+  return {{.name = "interactive", .weight = 3, .answer_bytes = answer_bytes},
+          {.name = "batch", .weight = 1, .answer_bytes = answer_bytes}};
+}
+
+class ClassesOfProcesses : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(ClassesOfProcesses, BatchOfBothTogetherIsAQuarterWhileInteractiveOfEitherWaits) {
+  ShareSimulation link(PortOptions());
+  for (size_t i = 0; i < 2; ++i) link.AddProcess(1, InteractiveAndBatch(GetParam()));
+  link.SetClassBusy(0, 0, true);
+  link.SetClassBusy(0, 1, true);
+  link.SetClassBusy(1, 1, true);
+  const auto shares = SharesByClass(link, {2, 2});
+  EXPECT_NEAR(shares[0][0], 0.75, 0.04);
+  EXPECT_NEAR(shares[0][1] + shares[1][1], 0.25, 0.04);
+  EXPECT_NEAR(shares[0][1], shares[1][1], 0.04);
+}
+
+TEST_P(ClassesOfProcesses, ClassesThatMeetInNoProcessShareByTheirWeights) {
+  ShareSimulation link(PortOptions());
+  for (size_t i = 0; i < 2; ++i) link.AddProcess(1, InteractiveAndBatch(GetParam()));
+  link.SetClassBusy(0, 0, true);
+  link.SetClassBusy(1, 1, true);
+  const auto shares = SharesByClass(link, {2, 2});
+  EXPECT_NEAR(shares[0][0], 0.75, 0.04);
+  EXPECT_NEAR(shares[1][1], 0.25, 0.04);
+}
+
+TEST_P(ClassesOfProcesses, AClassIsDividedByTheWeightsOfTheProcesses) {
+  ShareSimulation link(PortOptions());
+  link.AddProcess(3, InteractiveAndBatch(GetParam()));
+  link.AddProcess(1, InteractiveAndBatch(GetParam()));
+  for (size_t i = 0; i < 2; ++i) link.SetClassBusy(i, 1, true);
+  const auto shares = SharesByClass(link, {2, 2});
+  EXPECT_NEAR(shares[0][1], 0.75, 0.04);
+  EXPECT_NEAR(shares[1][1], 0.25, 0.04);
+}
+
+TEST_P(ClassesOfProcesses, AProcessWithoutClassesSharesByItsWeight) {
+  ShareSimulation link(PortOptions());
+  link.AddProcess(1, InteractiveAndBatch(GetParam()));
+  link.AddProcess(1, GetParam());
+  link.SetClassBusy(0, 0, true);
+  link.SetClassBusy(0, 1, true);
+  link.SetBusy(1, true);
+  const auto shares = SharesByClass(link, {2, 1});
+  EXPECT_NEAR(shares[0][0], 0.375, 0.04);
+  EXPECT_NEAR(shares[0][1], 0.125, 0.04);
+  EXPECT_NEAR(shares[1][0], 0.5, 0.04);
+}
+
+// One small call at a time leaves most of the part of its class, and not to the batch of its own process alone.
+TEST(LinkDividerSimulationTest, AClassWithASmallDemandLeavesTheRestToTheBatchOfBoth) {
+  ShareSimulation link(PortOptions());
+  std::vector<ShareSimulation::Class> classes = InteractiveAndBatch(1500);
+  classes[0].most_asked_bytes = 1500;
+  for (size_t i = 0; i < 2; ++i) link.AddProcess(1, classes);
+  link.SetClassBusy(0, 0, true);
+  for (size_t i = 0; i < 2; ++i) link.SetClassBusy(i, 1, true);
+  const auto shares = SharesByClass(link, {2, 2});
+  EXPECT_NEAR(shares[0][0], 1500.0 / kPortBytes, 0.04);
+  EXPECT_NEAR(shares[0][1], shares[1][1], 0.05);
+}
+
+TEST(LinkDividerSimulationTest, ItLeavesItToTheSameClassOfOthersFirst) {
+  ShareSimulation link(PortOptions());
+  std::vector<ShareSimulation::Class> classes = InteractiveAndBatch(1500);
+  classes[0].most_asked_bytes = 1500;
+  link.AddProcess(1, classes);
+  link.AddProcess(1, InteractiveAndBatch(1500));
+  for (size_t i = 0; i < 2; ++i) {
+    link.SetClassBusy(i, 0, true);
+    link.SetClassBusy(i, 1, true);
+  }
+  const auto shares = SharesByClass(link, {2, 2});
+  EXPECT_NEAR(shares[0][0] + shares[1][0], 0.75, 0.04);
+  EXPECT_NEAR(shares[0][1], shares[1][1], 0.04);
+}
+
+TEST(LinkDividerSimulationTest, AClassWithoutTrafficLeavesItsPartWithinMilliseconds) {
+  ShareSimulation link(PortOptions());
+  for (size_t i = 0; i < 2; ++i) link.AddProcess(1, InteractiveAndBatch(kSru));
+  link.SetClassBusy(0, 0, true);
+  link.SetClassBusy(1, 1, true);
+  link.RunFor(200ms);
+  link.SetClassBusy(0, 0, false);
+  link.RunFor(10ms);
+  EXPECT_EQ(link.limit_bytes(1), kPortBytes);
+  link.SetClassBusy(0, 0, true);
+  link.RunFor(10ms);
+  EXPECT_GT(link.limit_bytes(0), kPortBytes / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(, ClassesOfProcesses, ::testing::Values(1500, 5500, kSru));
+
 TEST(LinkDividerSimulationTest, OneAloneHasTheWholeLinkWhenTheOthersAreIdle) {
   ShareSimulation link(PortOptions());
   for (size_t i = 0; i < 4; ++i) {
@@ -116,7 +237,7 @@ class RandomLife {
     }
     for (const size_t process : alive_) {
       link_.Continue(process);
-      link_.SetBusy(process, true);
+      link_.SetClassBusy(process, RandomClass(process), true);
     }
     ExpectAllReceive(alive_);
     // Processes in fifo mode wait for the end of that block.
@@ -147,7 +268,7 @@ class RandomLife {
   }
 
   void ExpectNobodyWaitsForSlowWorkers() {
-    link_.SetBusy(alive_.front(), false);
+    for (size_t i = 0; i < link_.classes(alive_.front()); ++i) link_.SetClassBusy(alive_.front(), i, false);
     link_.CallSlowWorker(alive_.front(), 2000ms);
     ExpectAllReceive({alive_.begin() + 1, alive_.end()});
   }
@@ -155,8 +276,18 @@ class RandomLife {
   int64_t Between(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(random_); }
 
   void Add() {
-    alive_.push_back(link_.AddProcess(static_cast<double>(Between(1, 8)), Between(300, kPortBytes)));
+    const auto weight = static_cast<double>(Between(1, 8));
     ++processes_;
+    if (Between(0, 1) == 0) return alive_.push_back(link_.AddProcess(weight, Between(300, kPortBytes)));
+    std::vector<ShareSimulation::Class> classes;
+    for (const char* name : {"interactive", "batch", "default"}) {
+      if (Between(0, 2) == 0 && !classes.empty()) continue;
+      classes.push_back({.name = name,
+                         .weight = static_cast<double>(Between(1, 8)),
+                         .answer_bytes = Between(300, kPortBytes),
+                         .most_asked_bytes = Between(0, 1) == 0 ? kPortBytes : 100 * kPortBytes});
+    }
+    alive_.push_back(link_.AddProcess(weight, classes));
   }
 
   void Act() {
@@ -178,11 +309,12 @@ class RandomLife {
         return link_.CallSlowWorker(process, std::chrono::milliseconds(Between(0, 1000)));
       case 5:
       case 6:
-        return link_.SetBusy(process, false);
+        return link_.SetClassBusy(process, RandomClass(process), false);
       default:
-        return link_.SetBusy(process, true);
+        return link_.SetClassBusy(process, RandomClass(process), true);
     }
   }
+  size_t RandomClass(size_t process) { return Between(0, static_cast<int64_t>(link_.classes(process)) - 1); }
 
   std::mt19937_64 random_;
   ShareSimulation link_;

@@ -272,5 +272,22 @@ TEST(SharingModeTest, NamesAreThoseOfFlags) {
             absl::InvalidArgumentError("mode: \"lifo\" is not known; use weighted or fifo"));
 }
 
+// A client with traffic in two classes, whose leases have weights.
+ShareReport BusyInBoth(int64_t in_flight_bytes = 0) {
+  ShareReport report = Busy(in_flight_bytes);
+  report.classes = {{.weight = 3, .demand_bytes = kLots}, {.weight = 1, .demand_bytes = kLots}};
+  return report;
+}
+
+TEST(LinkDividerTest, AClientThatIsNotHeardOfGetsNoLease) {
+  Clients clients;
+  clients.shares().Join(At(0ms), 1, 1, {"interactive", "batch"});
+  clients.Report(At(0ms), 1, BusyInBoth());
+  ASSERT_EQ(clients.told(1).class_weights.size(), 2u);
+  clients.Timer(At(100ms));
+  ASSERT_TRUE(clients.shares().State(1).expired);
+  EXPECT_EQ(clients.messages(), 0u);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -145,5 +145,16 @@ TEST(SafeSharesTest, OneThatExpiredKeepsItsOwnUntilItLeaves) {
   EXPECT_EQ(clients.told(2).safe_bytes, kBudget);
 }
 
+// UBSan fails it if the sum overflows.
+TEST(TurnsTest, AProcessMayReportAnyNumbersOfReceivedBytes) {
+  Clients clients;
+  constexpr int64_t kMost = int64_t{1} << 60;  // that LeaseServer lets through
+  clients.Join(At(0ms), 1);
+  for (int i = 0; i < 9; ++i) {
+    clients.Report(At(1ms), 1, {});
+    clients.Report(At(1ms), 1, {.received_bytes = kMost});
+  }
+}
+
 }  // namespace
 }  // namespace sluice

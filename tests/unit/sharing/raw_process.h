@@ -24,10 +24,11 @@ class RawProcess {
   explicit RawProcess(const std::string& socket) : fd_(ConnectPacketSocket(socket).value()) {}
   ~RawProcess() { close(fd_); }
 
-  void Hello(const std::string& application, double weight) {
+  void Hello(const std::string& application, double weight, const std::vector<std::string>& classes = {}) {
     v1::ToLinkDaemon message;
     message.mutable_hello()->set_application(application);
     message.mutable_hello()->set_weight(weight);
+    for (const std::string& name : classes) message.mutable_hello()->add_classes(name);
     EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
   }
   void Report(int64_t demand_bytes) {
@@ -36,6 +37,30 @@ class RawProcess {
     message.mutable_report()->set_demand_bytes(demand_bytes);
     message.mutable_report()->set_need_bytes(1000);
     EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
+  }
+  void ReportClasses(const std::vector<ClassDemand>& classes) {
+    v1::ToLinkDaemon message;
+    v1::LinkReport& report = *message.mutable_report();
+    report.set_sent_ns(1);
+    report.set_need_bytes(1000);
+    int64_t demand_bytes = 0;
+    for (const ClassDemand& of : classes) {
+      demand_bytes += of.demand_bytes;
+      v1::LinkClass& to = *report.add_classes();
+      to.set_weight(of.weight);
+      to.set_demand_bytes(of.demand_bytes);
+      to.set_received_bytes(of.received_bytes);
+    }
+    report.set_demand_bytes(demand_bytes);
+    EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
+  }
+  // Returns the weights of the first lease with any.
+  std::vector<double> ClassWeights() {
+    for (auto message = Receive(); message.ok(); message = Receive()) {
+      const auto& weights = message->lease().class_weights();
+      if (!weights.empty()) return {weights.begin(), weights.end()};
+    }
+    return {};
   }
   bool Send(const v1::ToLinkDaemon& message) { return SendPacket(fd_, message).ok(); }
   void Bytes(const std::string& bytes) { EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), 0), std::ssize(bytes)); }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lib/sharing/link_divider.h"
@@ -13,7 +16,8 @@ namespace sluice {
 
 // A link, its daemon, and processes that read over it, in simulated time. Messages take time and keep their order;
 // responses go through one port with a queue. A process uses its lease as LinkSchedule does: it requests a response if
-// it fits, and nothing after the lease has ended. It reads blocks, one after the other. One thread.
+// it fits, and nothing after the lease has ended. It reads blocks, one after the other. A process with classes of
+// traffic divides its requests among its busy classes by the weights of its lease, or by its own. One thread.
 class ShareSimulation {
  public:
   using Duration = std::chrono::nanoseconds;
@@ -26,11 +30,23 @@ class ShareSimulation {
   };
   explicit ShareSimulation(Options options);
 
+  // A class of traffic of a process.
+  struct Class {
+    std::string name;
+    double weight = 1;
+    int64_t answer_bytes = 0;
+    int64_t most_asked_bytes = std::numeric_limits<int64_t>::max();  // requests that wait or are in flight
+  };
+
   size_t AddProcess(double weight, int64_t answer_bytes);
+  size_t AddProcess(double weight, const std::vector<Class>& classes);  // all of its classes are idle
   void SetBusy(size_t process, bool busy);
+  void SetClassBusy(size_t process, size_t traffic_class, bool busy);
   // An idle process makes one call to a worker that never responds, and gives it up after `patience`.
   void CallSlowWorker(size_t process, Duration patience);
-  void SetAnswerBytes(size_t process, int64_t answer_bytes) { processes_[process]->answer_bytes = answer_bytes; }
+  void SetAnswerBytes(size_t process, int64_t answer_bytes) {
+    processes_[process]->classes[0].of.answer_bytes = answer_bytes;
+  }
   void Stop(size_t process) { processes_[process]->stopped = true; }  // as SIGSTOP
   void Continue(size_t process);
   void Kill(size_t process);
@@ -41,16 +57,32 @@ class ShareSimulation {
 
   TimePoint now() const { return now_; }
   int64_t received_bytes(size_t process) const { return processes_[process]->received_bytes; }
+  size_t classes(size_t process) const { return processes_[process]->classes.size(); }
+  int64_t received_bytes(size_t process, size_t traffic_class) const {
+    return processes_[process]->classes[traffic_class].received_bytes;
+  }
   int64_t limit_bytes(size_t process) const { return processes_[process]->limit_bytes; }
   int64_t in_flight_bytes() const { return in_flight_bytes_; }            // actual total of all processes
   int64_t most_in_flight_bytes() const { return most_in_flight_bytes_; }  // since the start
   const LinkDivider& shares() const { return shares_; }
 
  private:
+  struct ClassState {
+    Class of;
+    bool busy = false;
+    double lead = 0;  // bytes by weight, as in ServiceOrder
+    int64_t in_flight_bytes = 0;
+    int64_t received_bytes = 0;
+
+    bool asks() const { return busy && in_flight_bytes + of.answer_bytes <= of.most_asked_bytes; }
+    int64_t DemandBytes(int64_t lots) const {
+      return busy ? std::min(in_flight_bytes + lots, of.most_asked_bytes) : in_flight_bytes;
+    }
+  };
   struct Process {
     LinkDivider::ClientId id = 0;
-    int64_t answer_bytes = 0;
-    bool busy = false;
+    std::vector<ClassState> classes;    // one without a name if the process has no classes
+    std::vector<double> class_weights;  // from its lease
     bool stopped = false;
     bool dead = false;
     int64_t limit_bytes = 0;
@@ -64,19 +96,25 @@ class ShareSimulation {
     TimePoint block_since;
     uint64_t reported_block = 0;
     uint64_t reports = 0;
-    bool reported_wants = false;
+    std::vector<bool> reported_wants;
     int64_t reported_in_flight_bytes = 0;
     TimePoint last_arrival;                      // of a message to the daemon; messages keep their order
     TimePoint last_delivery;                     // of a message from the daemon
     std::vector<std::function<void()>> on_wake;  // messages that arrived while it was stopped
 
-    bool wants() const { return busy || in_flight_bytes > 0 || thinking_bytes > 0; }
+    bool busy() const {
+      return std::any_of(classes.begin(), classes.end(), [](const ClassState& each) { return each.busy; });
+    }
+    bool wants() const { return busy() || in_flight_bytes > 0 || thinking_bytes > 0; }
+    std::vector<bool> ClassesThatWant() const;
   };
 
   int64_t LimitOf(const Process& process) const { return now_ < process.until ? process.limit_bytes : 0; }
   TimePoint LaterThan(TimePoint& last);
   void Ask(Process& process);
-  void Arrived(Process& process, int64_t bytes);
+  static ClassState* NextClass(Process& process);
+  static void ChargeTurn(Process& process, ClassState& asks);
+  void Arrived(Process& process, ClassState& by, int64_t bytes);
   void AfterChange(Process& process);
   void StartBlock(Process& process);
   void Report(Process& process);

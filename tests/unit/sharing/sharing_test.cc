@@ -19,6 +19,7 @@ namespace sluice {
 namespace {
 
 using std::chrono_literals::operator""ms;
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -232,7 +233,34 @@ TEST_F(SharingTest, WhatIsNotOurProtocolIsRefused) {
   RawProcess weightless(socket_);
   weightless.Hello("a", 0);
   EXPECT_THAT(weightless.Refusal(), HasSubstr("weight: 0 is outside of"));
-  EXPECT_EQ(Metric("sluice_sharing_refusals_total", "protocol"), 6);
+  RawProcess same_class(socket_);
+  same_class.Hello("a", 1, {"batch", "batch"});
+  EXPECT_THAT(same_class.Refusal(), HasSubstr("classes: \"batch\" comes twice"));
+  RawProcess unnamed_class(socket_);
+  unnamed_class.Hello("a", 1, {"a b"});
+  EXPECT_THAT(unnamed_class.Refusal(), HasSubstr("classes: \"a b\" is not"));
+  RawProcess classes(socket_);
+  classes.Hello("a", 1, std::vector<std::string>(17, "x"));
+  EXPECT_THAT(classes.Refusal(), HasSubstr("classes: 17 are more than 16"));
+  EXPECT_EQ(Metric("sluice_sharing_refusals_total", "protocol"), 9);
+}
+
+TEST_F(SharingTest, ClassesAreSharedByWeightAndCounted) {
+  Serve();
+  RawProcess first(socket_);
+  RawProcess second(socket_);
+  first.Hello("search", 1, {"interactive", "batch"});
+  second.Hello("feeds", 1, {"batch"});
+  second.ReportClasses({{.weight = 1, .demand_bytes = kLots}});
+  ASSERT_TRUE(second.Receive().ok());
+  first.ReportClasses({{.weight = 3, .demand_bytes = kLots}, {.weight = 1, .demand_bytes = kLots}});
+  // Interactive has 3/4 of what the first brings, batch 1/4 and what the second brings, which both divide.
+  EXPECT_THAT(first.ClassWeights(),
+              ElementsAre(DoubleNear(4 * 0.75 / 1.375, 0.01), DoubleNear(4 * 0.625 / 1.375, 0.01)));
+  EXPECT_TRUE(AwaitMetric("sluice_sharing_class_demand_bytes", "batch", 2 * kLots));
+  second.ReportClasses({{.weight = 1, .demand_bytes = kLots, .received_bytes = 7000}});
+  EXPECT_TRUE(AwaitMetric("sluice_sharing_class_received_bytes_total", "batch", 7000));
+  EXPECT_EQ(Metric("sluice_sharing_class_received_bytes_total", "interactive"), 0);
 }
 
 TEST_F(SharingTest, ADaemonThatTakesConnectionsAndHangsLeavesTheStartShare) {
@@ -271,12 +299,16 @@ TEST_F(SharingTest, ShowsTheMetricsThatAreDocumented) {
   Serve();
   SharingProcess process(socket_, "search");
   ASSERT_TRUE(process.AwaitState(absl::StatusCode::kOk));
+  RawProcess with_classes(socket_);
+  with_classes.Hello("search", 1, {"interactive", "batch"});
+  ASSERT_TRUE(AwaitMetric("sluice_sharing_class_demand_bytes", "batch", 0));
   std::ifstream file(SLUICE_METRICS_DOC);
   auto catalogues = ParseCatalogue({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
   MetricCatalogue documented = catalogues.at("Shared link");
   documented.merge(catalogues.at("Both"));
   const ProcessMetrics process_metrics;
-  EXPECT_EQ(CatalogueOf(Scrape({&registry_, server_.get(), &process_metrics}), {"version", "compiler", "application"}),
+  EXPECT_EQ(CatalogueOf(Scrape({&registry_, server_.get(), &process_metrics}),
+                        {"version", "compiler", "application", "class"}),
             documented);
 }
 

@@ -73,6 +73,15 @@ class WindowPair {
     }
   }
   void Pass(int packets) { Pass(packets, packet_); }
+  // The worker sends packets, and the proxy reads them after all have come.
+  void SendAtOnce(int packets) {
+    const std::vector<char> bytes(packets * packet_.size());
+    boost::asio::write(worker_, boost::asio::buffer(bytes));
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (proxy_.available() < bytes.size() && std::chrono::steady_clock::now() < deadline) {
+    }
+    Read(bytes.size());
+  }
   void Read(size_t bytes) {
     std::vector<char> read(bytes);
     boost::asio::read(proxy_, boost::asio::buffer(read));
@@ -148,6 +157,18 @@ TEST_P(TcpReceiveWindowTest, ANarrowerWindowLosesNothing) {
   EXPECT_EQ(pair_.advertised_bytes(), kPayloadBytes);
 }
 
+// The kernel drops what has no room in the buffer, and the worker would wait for a timeout.
+TEST_P(TcpReceiveWindowTest, ANarrowerWindowHasRoomForWhatWasAdvertised) {
+  window_.Set(pair_.fd(), kPayloadBytes);
+  pair_.SendAtOnce(GetParam());
+  EXPECT_LE(pair_.Info().retransmitted_packets, 1U) << "a loss probe, since nobody reads";
+  pair_.Pass(20);
+  window_.Set(pair_.fd(), kPayloadBytes);
+  pair_.Pass(20);
+  pair_.Request();
+  EXPECT_EQ(pair_.advertised_bytes(), kPayloadBytes);
+}
+
 TEST_P(TcpReceiveWindowTest, AWiderWindowOpensAsBytesAreRead) {
   window_.Set(pair_.fd(), 2 * bytes_);
   pair_.Pass(20);
@@ -155,7 +176,7 @@ TEST_P(TcpReceiveWindowTest, AWiderWindowOpensAsBytesAreRead) {
   EXPECT_EQ(pair_.advertised_bytes(), 2 * bytes_);
 }
 
-INSTANTIATE_TEST_SUITE_P(Packets, TcpReceiveWindowTest, ::testing::Values(2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(Packets, TcpReceiveWindowTest, ::testing::Values(2, 3, 8, 16));
 
 // The kernel needs more memory for packets of this size than it expects at first. TCP_WINDOW_CLAMP, which it overwrites
 // when it has measured them, says for how many bytes the buffer has room.

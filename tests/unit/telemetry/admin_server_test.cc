@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "lib/net/io_thread.h"
 #include "lib/storage/serving/worker_metrics.h"
 #include "prometheus/registry.h"
@@ -47,7 +48,7 @@ class AdminServerTest : public ::testing::Test {
     client.Send(request);
     return client.Receive(is_head);
   }
-  std::string Get(const std::string& target) { return Ask("GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n"); }
+  std::string Get(const std::string& target) { return Ask("GET " + target + " HTTP/1.1\r\nHost: localhost\r\n\r\n"); }
 
   prometheus::Registry registry_;
   WorkerMetrics metrics_{registry_};
@@ -60,6 +61,21 @@ class AdminServerTest : public ::testing::Test {
 TEST_F(AdminServerTest, SaysWhichPortItGot) {
   Start();
   EXPECT_THAT(server_->address(), MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+}
+
+// A site whose name leads to 127.0.0.1 may let a browser ask.
+TEST_F(AdminServerTest, ServesNoOtherNameOnLoopback) {
+  Start();
+  for (const char* host : {"evil.example", "evil.example:9100", "localhost.evil.example", "127.0.0.1.evil.example"}) {
+    const std::string response = Ask(absl::StrCat("GET /metrics HTTP/1.1\r\nHost: ", host, "\r\n\r\n"));
+    EXPECT_THAT(response, StartsWith("HTTP/1.1 421 ")) << host;
+    EXPECT_THAT(response, Not(HasSubstr("sluice"))) << host;
+  }
+  for (const char* host :
+       {"localhost", "LOCALHOST:9100", "127.0.0.1", "127.0.0.1:9100", "[::1]:9100", "10.0.0.7:1", ""}) {
+    EXPECT_THAT(Ask(absl::StrCat("GET /healthz HTTP/1.1\r\nHost: ", host, "\r\n\r\n")), StartsWith("HTTP/1.1 200 "))
+        << host;
+  }
 }
 
 TEST_F(AdminServerTest, RefusesWhatIsNoAddress) {
@@ -141,8 +157,8 @@ TEST_F(AdminServerTest, ServesThePagesOfItsOwner) {
                               EndsWith("\r\n\r\n<h1>mine</h1>")));
   EXPECT_THAT(Get("/count.json"), AllOf(HasSubstr("Content-Type: application/json\r\n"), EndsWith("\r\n\r\n1")));
   EXPECT_THAT(Get("/count.json?again"), EndsWith("\r\n\r\n2"));
-  EXPECT_THAT(Ask("HEAD /count.json HTTP/1.1\r\nHost: x\r\n\r\n", true), EndsWith("Content-Length: 1\r\n\r\n"));
-  EXPECT_THAT(Ask("POST /count.json HTTP/1.1\r\nHost: x\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(Ask("HEAD /count.json HTTP/1.1\r\nHost: localhost\r\n\r\n", true), EndsWith("Content-Length: 1\r\n\r\n"));
+  EXPECT_THAT(Ask("POST /count.json HTTP/1.1\r\nHost: localhost\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
   EXPECT_THAT(Get("/count.json/"), StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(Get("/healthz"), EndsWith("\r\n\r\nok\n"));
 }
@@ -159,7 +175,7 @@ TEST_F(AdminServerTest, LetsNoAnswerBeKeptOrLoadAnythingFromElsewhere) {
 
 TEST_F(AdminServerTest, AnswersHeadWithTheHeaderOfGet) {
   Start();
-  const std::string head = Ask("HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n", true);
+  const std::string head = Ask("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", true);
   EXPECT_THAT(head, AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Length: 3\r\n"), EndsWith("\r\n\r\n")));
   EXPECT_EQ(head + "ok\n", Get("/healthz"));
 }
@@ -173,10 +189,10 @@ TEST_F(AdminServerTest, RefusesUnknownPaths) {
 
 TEST_F(AdminServerTest, RefusesOtherMethodsAndNeverReadsABody) {
   Start();
-  EXPECT_THAT(Ask("DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+  EXPECT_THAT(Ask("DELETE /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               AllOf(StartsWith("HTTP/1.1 405 Method Not Allowed\r\n"), HasSubstr("Allow: GET, HEAD\r\n")));
   HttpClient client(server_->address());
-  client.Send("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nsome of it");
+  client.Send("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nsome of it");
   EXPECT_THAT(client.Receive(), AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("Connection: close\r\n")));
   EXPECT_TRUE(client.IsClosed());
 }
@@ -185,7 +201,7 @@ TEST_F(AdminServerTest, KeepsAConnectionForTheNextRequest) {
   Start();
   HttpClient client(server_->address());
   for (int i = 0; i < 3; ++i) {
-    client.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_THAT(client.Receive(), StartsWith("HTTP/1.1 200 OK\r\n"));
   }
 }
@@ -193,7 +209,7 @@ TEST_F(AdminServerTest, KeepsAConnectionForTheNextRequest) {
 TEST_F(AdminServerTest, ClosesTheConnectionWhenAsked) {
   Start();
   for (const char* request :
-       {"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "GET /healthz HTTP/1.0\r\n\r\n"}) {
+       {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "GET /healthz HTTP/1.0\r\n\r\n"}) {
     HttpClient client(server_->address());
     client.Send(request);
     EXPECT_THAT(client.Receive(), HasSubstr(" 200 OK\r\n"));
@@ -205,8 +221,8 @@ TEST_F(AdminServerTest, AnswersPipelinedRequestsInOrder) {
   Start();
   HttpClient client(server_->address());
   client.Send(
-      "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\nHEAD / HTTP/1.1\r\nHost: "
-      "x\r\n\r\n");
+      "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD / "
+      "HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.Receive(), StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(client.Receive(), StartsWith("HTTP/1.1 404 Not Found\r\n"));
   EXPECT_THAT(client.Receive(true), StartsWith("HTTP/1.1 200 OK\r\n"));
@@ -247,7 +263,7 @@ TEST_F(AdminServerTest, ABrokenClientHarmsNobody) {
   Start();
   for (int i = 0; i < 20; ++i) {
     HttpClient client(server_->address());
-    client.Send(i % 2 == 0 ? "GET /metrics HTTP/1.1\r\n" : "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.Send(i % 2 == 0 ? "GET /metrics HTTP/1.1\r\n" : "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
   }
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 OK\r\n"));
 }
@@ -257,19 +273,19 @@ TEST_F(AdminServerTest, OneConnectionTooManyTakesThePlaceOfTheOldest) {
   std::deque<HttpClient> clients;
   for (int i = 0; i < 64; ++i) {
     clients.emplace_back(server_->address());
-    clients.back().Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    clients.back().Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     ASSERT_THAT(clients.back().Receive(), HasSubstr(" 200 OK\r\n"));
   }
   EXPECT_THAT(Get("/healthz"), HasSubstr(" 200 OK\r\n"));
   EXPECT_TRUE(clients.front().IsClosed());
-  clients.back().Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  clients.back().Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(clients.back().Receive(), HasSubstr(" 200 OK\r\n"));
 }
 
 TEST_F(AdminServerTest, StopsWithConnectionsOpenAndFreesItsPort) {
   Start();
   HttpClient idle(server_->address());
-  idle.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  idle.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(idle.Receive(), HasSubstr(" 200 OK\r\n"));
   HttpClient slow(server_->address());
   slow.Send("GET /");
@@ -288,7 +304,7 @@ TEST_F(AdminServerTest, CallsNothingOfItsOptionsAfterItIsGone) {
     options.ready = [&status = *health] { return status; };
     Start(options);
     HttpClient client(server_->address());
-    client.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     server_.reset();
     health.reset();  // AddressSanitizer detects a call after this
     EXPECT_THAT(client.Receive(), Not(HasSubstr("503")));

@@ -25,6 +25,7 @@ namespace {
 class MetricCatalogueTest : public ::testing::Test {
  protected:
   MetricCatalogueTest() {
+    aggregator_metrics_.Tunnels("10.0.0.0/8");
     // Include a class of traffic, a connection, a shared link and all faults: otherwise the classes, the round trip,
     // the lease and the faults are missing.
     aggregator_metrics_.SetGaugeSource([] {
@@ -59,7 +60,7 @@ MetricCatalogue Documented(const std::string& program) {
 }
 
 std::set<std::string> FreeLabels() {
-  return {"version", "compiler", "worker", "class"};
+  return {"version", "compiler", "worker", "class", "workers"};
 }
 
 TEST_F(MetricCatalogueTest, TheAggregatorShowsWhatIsDocumented) {

@@ -160,6 +160,27 @@ TEST_F(TlsFilterTest, RefusesANameThatNoCertificateCanBear) {
   }
 }
 
+TEST_F(TlsFilterTest, ComparesAUriWholeAndSendsNoNameForIt) {
+  const auto files = certificates_.Make(
+      "server", {.dns_names = {"spiffe://a.example/w"}, .uris = {"spiffe://a.example/worker", "spiffe://b.example/w"}});
+  Connect({.files = files}, certificates_.ClientOptions(), "spiffe://b.example/w");
+  EXPECT_TRUE(filter_->established()) << status_;
+  EXPECT_EQ(server_->server_name(), "");
+  for (const char* name : {"spiffe://a.example/w", "spiffe://a.example/workers", "spiffe://A.example/worker", "://"}) {
+    Connect({.files = files}, certificates_.ClientOptions(), name);
+    EXPECT_FALSE(filter_->established()) << name;
+    EXPECT_THAT(Message(), EndsWith(absl::StrCat(", not ", name)));
+  }
+}
+
+TEST_F(TlsFilterTest, RefusesAnotherAuthorityThatGivesTheUri) {
+  TestCertificates others;
+  const auto files = others.Make("server", {.uris = {"spiffe://a.example/worker"}});
+  Connect({.files = files}, certificates_.ClientOptions(), "spiffe://a.example/worker");
+  EXPECT_FALSE(filter_->established());
+  EXPECT_THAT(Message(), HasSubstr("unknown authority"));
+}
+
 TEST_F(TlsFilterTest, SaysWhatNamesACertificateIsFor) {
   const auto files =
       certificates_.Make("server", {.dns_names = {"a.example", "b.example"}, .ip_addresses = {"10.0.0.1", "fd00::2"}});

@@ -91,6 +91,8 @@ TEST_P(BlockReaderShapeTest, ReadsEveryByteWithEveryPolicy) {
       EXPECT_THAT(read->missing, IsEmpty());
     }
     EXPECT_THAT(cluster.Read(blocks).status(), HasCode(absl::StatusCode::kOutOfRange));
+    EXPECT_THAT(cluster.reader().Read("data", 0, {.metadata = {{"grpc-x", "reserved"}}}).status(),
+                HasCode(absl::StatusCode::kInvalidArgument));
     const auto whole = Drain(*cluster.reader().Open("data", std::nullopt));
     ASSERT_TRUE(whole.status.ok()) << whole.status;
     EXPECT_TRUE(whole.data == cluster.source());

@@ -68,6 +68,7 @@ class TestWorker {
   void SpoilManifests(ManifestFault fault);
 
   Counts counts() const { return server_.counts(); }
+  std::vector<Seen> seen() const { return server_.seen(); }
   // Returns false if the condition did not become true in time.
   bool Await(const std::function<bool(const Counts&)>& condition) const { return server_.Await(condition); }
 

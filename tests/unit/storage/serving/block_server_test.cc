@@ -37,6 +37,22 @@ class BlockServerTest : public ::testing::Test {
     stub_ = v1::BlockService::NewStub(grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials()));
   }
 
+  static constexpr uint64_t kReadBytes = uint64_t{2} * 65536;  // the memory of one read with StartWithMemory
+
+  void StartWithMemory(uint64_t bytes, const std::vector<std::string>& listen) {
+    Start({.file_bytes = 8 << 20,
+           .sru_bytes = 16384,
+           .schedule = {.budget_bytes = 1 << 20},
+           .reader = {.segment_bytes = kReadBytes / 2}});
+    server_.reset();
+    service_ = std::make_unique<BlockServer>(SourceOf(cluster_->reader()), bytes);
+    service_->SetSegmentBytes(kReadBytes / 2);
+    auto server = RpcServer::Start({.listen = listen}, {service_.get()});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = v1::BlockService::NewStub(grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials()));
+  }
+
   static v1::ReadRequest Request(const std::string& file, std::optional<uint64_t> block = std::nullopt,
                                  bool allow_partial = false) {
     v1::ReadRequest request;
@@ -96,6 +112,30 @@ TEST_F(BlockServerTest, BlockZeroIsABlockAndNoBlockIsTheFile) {
   Start({});
   EXPECT_TRUE(Read(Request("data", 0)).data == cluster_->SourceBlock(0));
   EXPECT_TRUE(Read(Request("data", 6)).data == cluster_->SourceBlock(6));
+}
+
+// W3C's Trace Context: the calls to the workers belong to the trace of the read.
+TEST_F(BlockServerTest, WorkersReceiveTheTraceContext) {
+  Start({});
+  const std::string parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  grpc::ClientContext context;
+  context.AddMetadata("traceparent", parent);
+  context.AddMetadata("tracestate", "a=1");
+  context.AddMetadata("x-other", "?");
+  const auto reader = stub_->Read(&context, Request("data"));
+  for (v1::ReadResponse response; reader->Read(&response);) continue;
+  ASSERT_TRUE(reader->Finish().ok());
+  size_t manifests = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_THAT(cluster_->worker(i).seen(), ::testing::Not(::testing::IsEmpty()));
+    for (const testing::Seen& seen : cluster_->worker(i).seen()) {
+      if (seen.method == "/sluice.v1.SruService/ReadManifest") ++manifests;
+      EXPECT_THAT(seen.metadata, ::testing::Contains(::testing::Pair("traceparent", parent))) << seen.method;
+      EXPECT_THAT(seen.metadata, ::testing::Contains(::testing::Pair("tracestate", "a=1")));
+      EXPECT_EQ(seen.metadata.count("x-other"), 0U);
+    }
+  }
+  EXPECT_GE(manifests, 1U);
 }
 
 TEST_F(BlockServerTest, SaysWhatIsMissing) {
@@ -188,17 +228,7 @@ TEST_F(BlockServerTest, ASlowClientHoldsOnlyItsOwnReadBack) {
 }
 
 TEST_F(BlockServerTest, ReadsBeyondTheMemoryAreRefusedUntilOthersHaveEnded) {
-  Start({.file_bytes = 8 << 20,
-         .sru_bytes = 16384,
-         .schedule = {.budget_bytes = 1 << 20},
-         .reader = {.segment_bytes = 65536}});
-  server_.reset();
-  service_ = std::make_unique<BlockServer>(SourceOf(cluster_->reader()), 2 * 2 * 65536);
-  service_->SetSegmentBytes(65536);
-  auto server = RpcServer::Start({.listen = {"127.0.0.1:0"}}, {service_.get()});
-  ASSERT_TRUE(server.ok()) << server.status();
-  server_ = *std::move(server);
-  stub_ = v1::BlockService::NewStub(grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials()));
+  StartWithMemory(2 * kReadBytes + kReadBytes / 2, {"127.0.0.1:0"});
   grpc::ClientContext contexts[2];
   std::unique_ptr<grpc::ClientReader<v1::ReadResponse>> slow[2];
   v1::ReadResponse header;
@@ -216,6 +246,33 @@ TEST_F(BlockServerTest, ReadsBeyondTheMemoryAreRefusedUntilOthersHaveEnded) {
   for (v1::ReadResponse response; slow[1]->Read(&response);) rest += response.chunk().data();
   EXPECT_TRUE(slow[1]->Finish().ok());
   EXPECT_TRUE(rest == cluster_->source());
+  EXPECT_TRUE(cluster_->AwaitIdle());
+}
+
+TEST_F(BlockServerTest, AClientThatTakesAllItCanLeavesMemoryToOthers) {
+  const testing::TemporaryFolder folder;
+  StartWithMemory(10 * kReadBytes, {"127.0.0.1:0", absl::StrCat("unix:", folder.path().string(), "/blocks.sock")});
+  grpc::ClientContext contexts[10];
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::ReadResponse>>> taken;
+  v1::ReadResponse header;
+  for (grpc::ClientContext& context : contexts) {
+    taken.push_back(stub_->Read(&context, Request("data")));
+    if (taken.back()->Read(&header)) continue;
+    const grpc::Status refused = taken.back()->Finish();
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(refused.error_message(), ::testing::HasSubstr("to this client (127.0.0.1)"));
+    taken.pop_back();
+    break;
+  }
+  EXPECT_EQ(taken.size(), 8u);
+  stub_ = v1::BlockService::NewStub(grpc::CreateChannel(server_->addresses()[1], grpc::InsecureChannelCredentials()));
+  const Answer answer = Read(Request("data", 0));
+  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_TRUE(answer.data == cluster_->SourceBlock(0));
+  for (size_t i = 0; i < taken.size(); ++i) {
+    contexts[i].TryCancel();
+    EXPECT_FALSE(taken[i]->Finish().ok());
+  }
   EXPECT_TRUE(cluster_->AwaitIdle());
 }
 

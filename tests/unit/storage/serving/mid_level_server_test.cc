@@ -52,6 +52,23 @@ TEST_F(MidLevelServerTest, AFileComesThroughTwoLevelsAndEachBlockIsReadOnce) {
   EXPECT_EQ(tree_->aggregator(1).Requests(), 6 * 4 + 1 + 2 * manifests);
 }
 
+TEST_F(MidLevelServerTest, TheWorkersBelowReceiveTheTraceContext) {
+  Start();
+  const std::string parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const auto read =
+      testing::Drain(*tree_->reader().Open("data", std::nullopt, {.metadata = {{"traceparent", parent}}}));
+  ASSERT_TRUE(read.status.ok()) << read.status;
+  for (size_t aggregator = 0; aggregator < tree_->size(); ++aggregator) {
+    for (size_t worker = 0; worker < 4; ++worker) {
+      const auto calls = tree_->aggregator(aggregator).worker(worker).seen();
+      EXPECT_THAT(calls, ::testing::Not(IsEmpty()));
+      for (const testing::Seen& seen : calls) {
+        EXPECT_THAT(seen.metadata, ::testing::Contains(::testing::Pair("traceparent", parent))) << seen.method;
+      }
+    }
+  }
+}
+
 TEST_F(MidLevelServerTest, AnswersWithExactlyTheRange) {
   Start();
   for (const auto& [offset, length] :

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
@@ -13,6 +15,8 @@
 
 #include "sluice/v1/probe_service.grpc.pb.h"
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/storage/serving/rpc_server.h"
@@ -38,9 +42,22 @@ class EmptyProbes final : public v1::ProbeService::Service {
 class ServerCredentialsTest : public ::testing::Test {
  protected:
   void Start(const ServerTls& tls, const std::string& listen = "127.0.0.1:0") {
-    auto server = RpcServer::Start({.listen = {listen}, .tls = tls}, {&service_});
+    auto server = RpcServer::Start({.listen = {listen},
+                                    .tls = tls,
+                                    .on_refused_certificate =
+                                        [this](const absl::Status& why) {
+                                          absl::MutexLock lock(&mutex_);
+                                          refused_.emplace_back(why.message());
+                                        }},
+                                   {&service_});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
+  }
+
+  // Why certificates of clients were refused since the last call.
+  std::vector<std::string> Refused() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(refused_, {});
   }
 
   ServerTls OwnTls() { return {.certificate_file = identity_.certificate_file, .key_file = identity_.key_file}; }
@@ -77,6 +94,8 @@ class ServerCredentialsTest : public ::testing::Test {
   TestAuthority stranger_{folder_.path(), "stranger"};
   const TestIdentity identity_ = authority_.Issue("server");
   EmptyProbes service_;
+  absl::Mutex mutex_;
+  std::vector<std::string> refused_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<RpcServer> server_;
 };
 
@@ -111,6 +130,24 @@ TEST_F(ServerCredentialsTest, WithAClientCaOnlyItsClientsAreServed) {
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_FALSE(Call(Connect(Trusting(authority_))).ok()) << "no certificate";
   EXPECT_FALSE(Call(Connect(Trusting(authority_, stranger_.Issue("other")))).ok()) << "one of somebody else";
+}
+
+TEST_F(ServerCredentialsTest, TheReasonOfARefusalNamesTheCertificate) {
+  ServerTls tls = OwnTls();
+  tls.client_ca_file = authority_.file();
+  const TestIdentity stolen = authority_.Issue("stolen", "DNS:stolen.example");
+  tls.crl_file = authority_.Revoke("crl", {stolen.certificate_file});
+  Start(tls);
+  const auto reason = [&](const TestIdentity& identity) {
+    EXPECT_FALSE(Call(Connect(Trusting(authority_, identity))).ok());
+    const std::vector<std::string> reasons = Refused();
+    return reasons.empty() ? "none" : reasons.front();
+  };
+  EXPECT_EQ(reason(stolen), "the certificate of a client (stolen.example) is revoked");
+  EXPECT_THAT(reason(stranger_.Issue("other", "DNS:other.example")),
+              HasSubstr("the certificate of a client (other.example) is signed by an unknown authority, \"stranger\""));
+  EXPECT_TRUE(Call(Connect(Trusting(authority_, authority_.Issue("client")))).ok());
+  EXPECT_EQ(Refused(), std::vector<std::string>());
 }
 
 TEST_F(ServerCredentialsTest, ARevokedClientIsRefusedWithoutARestart) {

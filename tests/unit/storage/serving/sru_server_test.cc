@@ -133,7 +133,7 @@ TEST_F(SruServerTest, ASlowClientHoldsTwoPiecesAtMost) {
 }
 
 TEST_F(SruServerTest, ASlowClientCostsAPieceAndNotItsSru) {
-  Start({.max_answer_bytes = 2 * kSruMessageBytes});
+  Start({.max_answer_bytes = 2 * kSruMessageBytes + kSruMessageBytes / 2});
   StripeLarge(20 * kSruMessageBytes);
   const v1::ReadSruRequest request = SruRequest("large", 0, 0, 20 * kSruMessageBytes);
   const auto slow = SlowStub();
@@ -149,10 +149,10 @@ TEST_F(SruServerTest, ASlowClientCostsAPieceAndNotItsSru) {
   EXPECT_TRUE(Read(SruRequest("data", 0, 0, 10)).ok());
 }
 
-// As many calls as the memory holds, whose clients take nothing.
+// As many calls as the memory holds for one client, which takes nothing.
 TEST_F(SruServerTest, ClientsThatTakeNothingDoNotRefuseOthersForEver) {
   constexpr int kCalls = 64;
-  Start({.max_answer_bytes = kCalls * kSruMessageBytes, .stall_timeout = std::chrono::nanoseconds(0)});
+  Start({.max_answer_bytes = kCalls * kSruMessageBytes * 5 / 4, .stall_timeout = std::chrono::nanoseconds(0)});
   StripeLarge(20 * kSruMessageBytes);
   const auto slow = SlowStub();
   grpc::ClientContext contexts[kCalls];
@@ -327,7 +327,7 @@ TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
 }
 
 TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
-  Start({.think_time = {.usual = absl::Hours(1)}, .max_answer_bytes = 25});
+  Start({.think_time = {.usual = absl::Hours(1)}, .max_answer_bytes = 30});
   const v1::ReadSruRequest request = SruRequest("data", 0, 0, 10);
   std::atomic<int> left = 2;
   absl::Notification done;
@@ -340,13 +340,13 @@ TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
   ExpectReadsStarted(2);
   EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(ReadManifestStatus(10).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(ReadManifestStatus(5).ok());
+  EXPECT_TRUE(ReadManifestStatus(2).ok());
   // Its memory is released a moment after its response.
   ExpectCounter("sluice_worker_manifest_requests_total", "ok", 1);
   for (const auto& read : reads) read->context().TryCancel();
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 2);
-  EXPECT_TRUE(ReadManifestStatus(25).ok());
+  EXPECT_TRUE(ReadManifestStatus(30).ok());
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
-//! The snippets of docs/guides/proxy-by-language.md for Rust: client authority|fan-out WORKER...
+//! The snippets of docs/guides/proxy-by-language.md for Rust: client authority|fan-out|package|connector WORKER...
 
+use std::time::Duration;
+
+use sluice_rpc::{Ask, Options, ProxyConnector};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint, Error};
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -21,16 +24,48 @@ fn add_fan_out(metadata: &mut MetadataMap, block: uuid::Uuid, workers: usize) {
     // [snippet]
 }
 
+fn by_environment(worker: &str) -> Result<Channel, Box<dyn std::error::Error>> {
+    // [snippet]
+    let worker = Endpoint::from_shared(format!("http://{worker}"))?;
+    let channel = worker.connect_with_connector_lazy(ProxyConnector::from_env()?);
+    // [snippet]
+    Ok(channel)
+}
+
+async fn by_package(workers: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let mut asks = Vec::new();
+    for worker in workers {
+        // [snippet]
+        let mut client = HealthClient::new(sluice_rpc::proxied(sluice_rpc::DEFAULT_PROXY, worker)?);
+        asks.push(Ask::new(async move { client.check(HealthCheckRequest::default()).await }));
+        // [snippet]
+    }
+    // [snippet]
+    let options = Options { quorum: Some(workers.len()), ..Options::new(Duration::from_secs(30)) };
+    let result = sluice_rpc::fan_out(asks, options).await?.check()?;
+    // [snippet]
+    for response in result.responses {
+        assert_eq!(response.expect("a response").into_inner().status(), ServingStatus::Serving);
+    }
+    Ok(())
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let way = std::env::args().nth(1).expect("a way");
     let workers: Vec<String> = std::env::args().skip(2).collect();
+    if way == "package" {
+        by_package(&workers).await?;
+        println!("{} served", workers.len());
+        return Ok(());
+    }
     let block = uuid::Uuid::new_v4();
     let mut calls = Vec::new();
     for worker in &workers {
-        let mut client = HealthClient::new(by_authority(worker)?);
+        let channel = if way == "connector" { by_environment(worker)? } else { by_authority(worker)? };
+        let mut client = HealthClient::new(channel);
         let mut request = tonic::Request::new(HealthCheckRequest::default());
-        request.set_timeout(std::time::Duration::from_secs(30));
+        request.set_timeout(Duration::from_secs(30));
         if way == "fan-out" {
             add_fan_out(request.metadata_mut(), block, workers.len());
         }

@@ -18,14 +18,18 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import sluice.rpc.FanOut;
+import sluice.rpc.FanOutResult;
+import sluice.rpc.Sluice;
 
-/** The snippets of docs/guides/proxy-by-language.md for Java: Client environment|authority|detector|tls|fan-out WORKER... */
+/** The snippets of docs/guides/proxy-by-language.md for Java: Client environment|authority|detector|tls|fan-out|package WORKER... */
 public final class Client {
   /** Messages as they are, so that no generated code is needed. */
   private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {
@@ -98,11 +102,29 @@ public final class Client {
     return metadata;
   }
 
+  private static ManagedChannel byPackage(String worker) {
+    // [snippet]
+    return Sluice.proxied(Sluice.DEFAULT_PROXY, worker).build();
+    // [snippet]
+  }
+
+  private static List<byte[]> askAll(List<ManagedChannel> channels) {
+    // [snippet]
+    FanOut<byte[]> fanOut = FanOut.within(Duration.ofSeconds(30));
+    for (Channel channel : channels) {
+      fanOut.ask(() -> ClientCalls.futureUnaryCall(channel.newCall(CHECK, CallOptions.DEFAULT), new byte[0]));
+    }
+    FanOutResult<byte[]> result = fanOut.withQuorum(channels.size()).call().check();
+    // [snippet]
+    return result.responses();
+  }
+
   private static ManagedChannel connect(String way, String worker) throws IOException {
     return switch (way) {
       case "environment" -> Grpc.newChannelBuilder(worker, InsecureChannelCredentials.create()).build();
       case "detector" -> byDetector(worker);
       case "tls" -> byTls();
+      case "package" -> byPackage(worker);
       default -> byAuthority(worker);
     };
   }
@@ -111,26 +133,31 @@ public final class Client {
     String way = arguments[0];
     List<String> workers = Arrays.asList(arguments).subList(1, arguments.length);
     List<ManagedChannel> channels = new ArrayList<>();
-    List<Future<byte[]>> calls = new ArrayList<>();
     for (String worker : workers) {
-      ManagedChannel connected = connect(way, worker);
-      channels.add(connected);
+      channels.add(connect(way, worker));
+    }
+    List<byte[]> responses = way.equals("package") ? askAll(channels) : new ArrayList<>();
+    List<Future<byte[]>> calls = new ArrayList<>();
+    for (int i = 0; i < workers.size() && !way.equals("package"); i++) {
       Metadata metadata =
           switch (way) {
-            case "tls" -> workerMetadata(worker);
+            case "tls" -> workerMetadata(workers.get(i));
             case "fan-out" -> fanOutMetadata(workers);
             default -> new Metadata();
           };
-      Channel channel = ClientInterceptors.intercept(connected, MetadataUtils.newAttachHeadersInterceptor(metadata));
+      Channel channel = ClientInterceptors.intercept(channels.get(i), MetadataUtils.newAttachHeadersInterceptor(metadata));
       CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(30, TimeUnit.SECONDS);
       calls.add(ClientCalls.futureUnaryCall(channel.newCall(CHECK, options), new byte[0]));
     }
     for (Future<byte[]> call : calls) {
-      if (!Arrays.equals(call.get(), new byte[] {8, 1})) {
-        throw new IllegalStateException("the worker says " + Arrays.toString(call.get()));
+      responses.add(call.get());
+    }
+    for (byte[] response : responses) {
+      if (!Arrays.equals(response, new byte[] {8, 1})) {
+        throw new IllegalStateException("the worker says " + Arrays.toString(response));
       }
     }
     channels.forEach(ManagedChannel::shutdownNow);
-    System.out.println(calls.size() + " served");
+    System.out.println(responses.size() + " served");
   }
 }

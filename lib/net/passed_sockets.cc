@@ -1,0 +1,112 @@
+#include "lib/net/passed_sockets.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "lib/net/socket_address.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kCount[] = "LISTEN_FDS";
+constexpr char kProcess[] = "LISTEN_PID";
+constexpr char kNames[] = "LISTEN_FDNAMES";
+constexpr int kMaxSockets = 1024;
+
+// Returns the value of a variable and removes it.
+std::optional<std::string> TakeVariable(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  std::string taken = value;
+  unsetenv(name);
+  return taken;
+}
+
+absl::StatusOr<int> ParseNumber(const char* variable, const std::string& text, int most) {
+  int number = 0;
+  if (absl::SimpleAtoi(text, &number) && number >= 0 && number <= most) return number;
+  return absl::InvalidArgumentError(
+      absl::StrCat(variable, " is \"", text, "\"; it must be a number from 0 to ", most, ": see sd_listen_fds(3)"));
+}
+
+int SocketOption(int fd, int option) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+}
+
+absl::StatusOr<std::string> ListeningAddress(int fd, const std::string& name) {
+  const std::string described = absl::StrCat(kCount, ": descriptor ", fd, ", \"", name, "\", ");
+  if (SocketOption(fd, SO_TYPE) != SOCK_STREAM || SocketOption(fd, SO_ACCEPTCONN) != 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(described, "is not a listening stream socket; a unit must have ListenStream= and Accept=no"));
+  }
+  boost::asio::generic::stream_protocol::endpoint bound;
+  auto size = static_cast<socklen_t>(bound.capacity());
+  if (getsockname(fd, bound.data(), &size) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(described, "has no address"));
+  }
+  bound.resize(size);
+  return FormatSocketAddress(bound);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PassedSockets>> PassedSockets::FromEnvironment(int first) {
+  std::unique_ptr<PassedSockets> passed(new PassedSockets);
+  const std::optional<std::string> count_text = TakeVariable(kCount);
+  const std::optional<std::string> process_text = TakeVariable(kProcess);
+  const std::vector<std::string> names = absl::StrSplit(TakeVariable(kNames).value_or(""), ':');
+  if (!count_text.has_value() || !process_text.has_value()) return passed;
+  const absl::StatusOr<int> process = ParseNumber(kProcess, *process_text, std::numeric_limits<int>::max());
+  if (!process.ok()) return process.status();
+  if (*process != getpid()) return passed;
+  const absl::StatusOr<int> count = ParseNumber(kCount, *count_text, kMaxSockets);
+  if (!count.ok()) return count.status();
+  for (int i = 0; i < *count; ++i) {
+    const int fd = first + i;
+    const std::string name = static_cast<size_t>(i) < names.size() ? names[i] : "";
+    absl::StatusOr<std::string> address = ListeningAddress(fd, name);
+    if (!address.ok()) return address.status();
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    passed->sockets_.push_back({.fd = fd, .address = *std::move(address), .name = name});
+  }
+  return passed;
+}
+
+PassedSockets::~PassedSockets() {
+  for (const Socket& socket : sockets_) close(socket.fd);
+}
+
+std::optional<int> PassedSockets::Take(const std::string& address) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found =
+      std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& socket) { return socket.address == address; });
+  if (found == sockets_.end()) return std::nullopt;
+  const int fd = found->fd;
+  sockets_.erase(found);
+  return fd;
+}
+
+absl::Status PassedSockets::CheckAllTaken(const std::string& fields) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (sockets_.empty()) return absl::OkStatus();
+  const std::string left = absl::StrJoin(sockets_, ", ", [](std::string* out, const Socket& socket) {
+    absl::StrAppend(out, socket.address);
+    if (!socket.name.empty()) absl::StrAppend(out, " (", socket.name, ")");
+  });
+  return absl::FailedPreconditionError(absl::StrCat(kCount, ": ", left,
+                                                    " passed by the starter of this process, but not in ", fields,
+                                                    "; give the same addresses in the .socket unit and in the config"));
+}
+
+}  // namespace sluice

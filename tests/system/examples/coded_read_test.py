@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Tests examples/coded-read: coded_read_test.py FOLDER_OF_PROGRAMS. Reads an object in a 4+2 erasure code from six servers,
+of which two are gone or slow."""
+
+import contextlib
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+_PROGRAMS = pathlib.Path()
+_PATIENCE = 120  # seconds that a test waits for an expected event
+_WORKERS = 6
+_DELAY_MS = 300
+
+
+class Worker:
+    """The server of one fragment of a file."""
+
+    def __init__(self, file, number, delay_ms):
+        argv = [_PROGRAMS / "coded-server", file, str(number), str(delay_ms)]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self._process.stdout.readline().strip()
+
+    def stop(self):
+        if self._process.poll() is None:
+            self._process.communicate(timeout=_PATIENCE)  # it serves until its input ends
+
+    def kill(self):
+        self._process.kill()
+        self._process.communicate(timeout=_PATIENCE)
+
+
+class CodedReadTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls._folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls._folder.cleanup)
+        cls._object = random.Random(1).randbytes(8_000_000 + 77)
+        cls._file = pathlib.Path(cls._folder.name) / "object"
+        cls._file.write_bytes(cls._object)
+
+    @contextlib.contextmanager
+    def _workers(self, delays_ms=(0,) * _WORKERS):
+        with contextlib.ExitStack() as stack:
+            workers = []
+            for number, delay_ms in enumerate(delays_ms):
+                workers.append(Worker(self._file, number, delay_ms))
+                stack.callback(workers[-1].stop)
+            yield workers
+
+    def _read(self, workers):
+        """Returns the 99th percentile of the stripes, in ms, if every byte is right."""
+        read = subprocess.run([_PROGRAMS / "coded_read", *(worker.address for worker in workers)], capture_output=True,
+                              timeout=_PATIENCE, check=True)
+        self.assertTrue(read.stdout == self._object, f"{len(read.stdout)} bytes")
+        return float(re.search(r"p99 ([\d.]+) ms", read.stderr.decode()).group(1))
+
+    def test_any_two_workers_may_be_gone(self):
+        for gone in ((0, 1), (2, 5), (4, 5)):
+            with self.subTest(gone=gone), self._workers() as workers:
+                for number in gone:
+                    workers[number].kill()
+                self._read(workers)
+
+    def test_a_slow_worker_delays_nothing(self):
+        with self._workers() as workers:
+            healthy = self._read(workers)
+        for slow in ((1,), (0, 3)):
+            delays = [_DELAY_MS if number in slow else 0 for number in range(_WORKERS)]
+            with self.subTest(slow=slow), self._workers(delays) as workers:
+                p99 = self._read(workers)
+                print(f"p99 {p99:.2f} ms with {len(slow)} slow, {healthy:.2f} ms without: {p99 / healthy:.2f} times")
+                self.assertLess(p99, _DELAY_MS / 2)
+
+    def test_three_workers_gone_are_an_error(self):
+        with self._workers() as workers:
+            for number in (0, 2, 4):
+                workers[number].kill()
+            read = subprocess.run([_PROGRAMS / "coded_read", *(worker.address for worker in workers)],
+                                  capture_output=True, text=True, timeout=_PATIENCE)
+            self.assertEqual(read.returncode, 1)
+            self.assertIn("stripe 0: UNAVAILABLE", read.stderr)
+
+
+if __name__ == "__main__":
+    _PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Programs take over the listening sockets that a starter passes to them, as systemd does, and restart while stock Python
+clients call: activation_test.py BUILD. Exits with code 77 and prints the reason if grpcio is missing."""
+
+import collections
+import contextlib
+import fcntl
+import http.client
+import os
+import pathlib
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import unittest
+
+import programs
+from call_load import Clients
+from programs import METHOD, PATIENCE_S, REQUEST, worker
+from stock_grpc import grpc
+
+_CLIENTS = 4
+_CALLS = 20  # of each client, before and after each event
+_CANCELLED = ("CANCELLED: CANCELLED",)
+_HEALTH = "/grpc.health.v1.Health/Check"
+_FIRST_PASSED = 3  # of sd_listen_fds(3)
+_HIGH = 100
+_BUILD = None
+
+
+def listening(address=("127.0.0.1", 0), family=socket.AF_INET):
+    """A socket as a .socket unit makes it."""
+    made = socket.socket(family)
+    made.bind(address)
+    made.listen(4096)
+    return made
+
+
+def address_of(passed):
+    host, port = passed.getsockname()
+    return f"{host}:{port}"
+
+
+@contextlib.contextmanager
+def started(argv, ready, passed):
+    """Yields a program to which these sockets are passed, by name, once it serves. Kills it at the end if it still runs."""
+    # High numbers, which the numbers below do not replace.
+    high = [fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, _HIGH) for made in passed.values()]
+
+    def pass_sockets():
+        for i, number in enumerate(high):
+            os.dup2(number, _FIRST_PASSED + i, inheritable=True)
+        os.environ.update(LISTEN_FDS=str(len(high)), LISTEN_FDNAMES=":".join(passed), LISTEN_PID=str(os.getpid()))
+
+    try:
+        with programs.started(argv, ready, preexec_fn=pass_sockets if passed else None, close_fds=False) as (process, _):
+            yield process
+    finally:
+        for number in high:
+            os.close(number)
+
+
+class Load(Clients):
+    """Half of the clients make a new connection for each call. No call waits for a server."""
+
+    def __init__(self, target, authority="localhost", method=METHOD, request=REQUEST):
+        super().__init__(_CLIENTS, _CALLS)
+        self._target = target
+        self._method, self._request = method, request
+        self._options = [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
+
+    def _run(self, client):
+        channel = self._channel()
+        while not self._ends:
+            if client % 2 == 0:
+                channel.close()
+                channel = self._channel()
+            self._call(client, channel)
+        channel.close()
+
+    def _channel(self):
+        return grpc.insecure_channel(self._target, options=self._options)
+
+    def _call(self, client, channel):
+        try:
+            channel.unary_unary(self._method)(self._request, timeout=PATIENCE_S)
+        except grpc.RpcError as error:
+            self._count_error(f"{error.code().name}: {error.details()}")
+            return
+        self._count(client)
+
+
+class Requests(threading.Thread):
+    """Requests a page of an admin server without a pause, over a new connection each, until it is stopped."""
+
+    def __init__(self, address, path):
+        super().__init__()
+        self._address, self._path = address, path
+        self._ends = threading.Event()
+        self.errors = collections.Counter()
+        self.answers = 0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        """Must be called before its server ends."""
+        self._ends.set()
+        self.join()
+
+    def run(self):
+        while not self._ends.is_set():
+            connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S)
+            try:
+                connection.request("GET", self._path)
+                connection.getresponse().read()
+                self.answers += 1
+            except OSError as error:
+                self.errors[type(error).__name__] += 1
+            finally:
+                connection.close()
+
+
+class ActivationTest(unittest.TestCase):
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self._sockets = {name: stack.enter_context(listening()) for name in ("grpc", "admin")}
+        self._grpc, self._admin = (address_of(made) for made in self._sockets.values())
+
+    def _program(self, name, *flags, sockets=None):
+        ready = self._folder / name
+        argv = [_BUILD / f"bin/sluice-{name}", "--listen", self._grpc, "--admin", self._admin, "--log-level", "warning",
+                "--ready-file", ready, *flags]  # fmt: skip
+        return started(argv, ready, self._sockets if sockets is None else sockets)
+
+    def _expect_no_gap(self, program, load, page, permitted=()):
+        """Ends a program under load before the next one starts, and then ends one while the next one serves. No call may
+        fail, except with `permitted` reasons: gRPC's servers cancel a call that arrives when they begin to shut down."""
+        with load, page:
+            with program() as first:
+                load.await_calls()
+                first.send_signal(signal.SIGTERM)
+                self.assertEqual(first.wait(PATIENCE_S), 0)
+                with program() as second:
+                    load.await_calls()
+                    with program():
+                        second.send_signal(signal.SIGTERM)
+                        self.assertEqual(second.wait(PATIENCE_S), 0)
+                        load.await_calls()
+                        load.end()
+                        page.end()
+                        self.assertLessEqual(set(load.errors), set(permitted))
+                        self.assertLessEqual(sum(load.errors.values()), 2 * _CLIENTS)
+                        self.assertNotIn("ConnectionRefusedError", page.errors)
+                        # The answer to one request at each end may be lost.
+                        self.assertLessEqual(sum(page.errors.values()), 2)
+                        self.assertGreater(page.answers, 0)
+
+    def test_proxy(self):
+        with worker(_BUILD, self._folder) as authority:
+            program = lambda: self._program("proxy", "--workers", "127.0.0.0/8")  # noqa: E731
+            self._expect_no_gap(program, Load(self._grpc, authority), Requests(self._admin, "/livez"))
+
+    def test_worker(self):
+        data = self._folder / "data"
+        data.mkdir()
+        program = lambda: self._program("worker", "--data", data)  # noqa: E731
+        load = Load(self._grpc, method=_HEALTH, request=b"")
+        self._expect_no_gap(program, load, Requests(self._admin, "/livez"), _CANCELLED)
+
+    def test_aggregator(self):
+        with worker(_BUILD, self._folder) as address:
+            program = lambda: self._program("aggregator", "--workers", address)  # noqa: E731
+            load = Load(self._grpc, method=_HEALTH, request=b"")
+            self._expect_no_gap(program, load, Requests(self._admin, "/livez"), _CANCELLED)
+
+    def test_unix_socket(self):
+        path = self._folder / "socket"
+        made = listening(str(path), socket.AF_UNIX)
+        self.addCleanup(made.close)
+        sockets = {"grpc": made}
+        self._grpc, self._admin = f"unix:{path}", "127.0.0.1:0"
+        with worker(_BUILD, self._folder) as authority:
+            program = lambda: self._program("proxy", "--workers", "127.0.0.0/8", sockets=sockets)  # noqa: E731
+            with Load(self._grpc, authority) as load, program() as first:
+                load.await_calls()
+                first.send_signal(signal.SIGTERM)
+                self.assertEqual(first.wait(PATIENCE_S), 0)
+                with program():
+                    load.await_calls()
+                    load.end()
+                    self.assertEqual(load.errors, {})
+
+    def test_a_socket_that_is_not_in_the_config_is_refused(self):
+        with listening() as other, self.assertRaisesRegex(AssertionError, "does not serve"):
+            with self._program("worker", "--data", self._folder, sockets={**self._sockets, "more": other}):
+                pass
+
+
+if __name__ == "__main__":
+    _BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "lib/http2/headers.h"
+#include "lib/http2/request_rules.h"
 #include "lib/http2/session.h"
 #include "lib/http2/unsent_data.h"
 
@@ -50,6 +51,7 @@ struct Http2Stream {
   bool was_reset = false;       // Reset was called: only OnClosed follows
 
   uint32_t exceeded_header_list_bytes = 0;  // as in StreamEnd
+  RequestRules rules;                       // server side
 };
 
 }  // namespace sluice

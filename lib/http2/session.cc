@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <nghttp2/nghttp2.h>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "lib/http2/http2_stream.h"
@@ -76,6 +78,8 @@ nghttp2_session* MakeNghttp2(const Http2Session::Options& options, const nghttp2
   nghttp2_option_set_max_settings(option.get(), kMaxSettings);
   // gRPC's servers leave a space at the end of a grpc-message as it is. nghttp2 would reset the stream for it.
   nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option.get(), 1);
+  // RequestRules checks requests.
+  nghttp2_option_set_no_http_messaging(option.get(), options.side == Http2Session::Side::kServer ? 1 : 0);
 
   nghttp2_session* made = nullptr;
   if (options.side == Http2Session::Side::kServer) {
@@ -116,6 +120,7 @@ absl::Status CheckSentHeaders(nghttp2_session* nghttp2, size_t bytes) {
 
 constexpr size_t kFrameHeaderBytes = 9;  // RFC 9113, section 4.1
 constexpr size_t kTypicalFields = 12;    // a gRPC call has as many
+constexpr absl::string_view kWrongLength = "its body does not have the length of its content-length";
 
 absl::string_view View(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
@@ -123,6 +128,32 @@ absl::string_view View(const uint8_t* bytes, size_t size) {
 
 bool EndsStream(const nghttp2_frame& frame) {
   return (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+}
+
+// The priority in the headers of a request (RFC 9218, section 5); null if there is none. nghttp2 reads it only together
+// with its own checks of messages. Ignores parameters that are not valid.
+std::optional<nghttp2_extpri> PriorityIn(const HeaderList& headers) {
+  std::optional<nghttp2_extpri> priority;
+  for (const HeaderField& field : headers) {
+    if (field.name != "priority") continue;
+    if (!priority.has_value()) priority = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 0};
+    for (absl::string_view item : absl::StrSplit(field.value, ',')) {
+      item = absl::StripAsciiWhitespace(item.substr(0, item.find(';')));
+      if (item == "i" || item == "i=?1") priority->inc = 1;
+      if (item == "i=?0") priority->inc = 0;
+      if (item.size() != 3 || !absl::ConsumePrefix(&item, "u=") || item[0] < '0' || item[0] > '7') continue;
+      priority->urgency = item[0] - '0';
+    }
+  }
+  return priority;
+}
+
+// A header that is not valid. The value of most headers may be a secret.
+std::string Describe(absl::string_view name, absl::string_view value) {
+  constexpr size_t kMaxShown = 100;
+  std::string text = absl::StrCat("HTTP/2 does not allow the header ", absl::CHexEscape(name.substr(0, kMaxShown)));
+  if (name == ":authority") absl::StrAppend(&text, " \"", absl::CHexEscape(value.substr(0, kMaxShown)), "\"");
+  return text;
 }
 
 // Returns true for 1xx. ":status" is the only pseudo-header of a response, so it comes first.
@@ -149,8 +180,6 @@ struct Http2Session::Callbacks {
                          void* user_data);
   static int OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user_data);
   static int OnStreamClose(nghttp2_session*, int32_t id, uint32_t error_code, void* user_data);
-  static int OnError(nghttp2_session*, int code, const char* text, size_t bytes, void* user_data);
-  static int OnInvalidFrame(nghttp2_session*, const nghttp2_frame* frame, int code, void* user_data);
   static int BeforeFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data);
   static int OnFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data);
   static ssize_t ReadData(nghttp2_session*, int32_t id, uint8_t* buffer, size_t bytes, uint32_t* flags,
@@ -159,6 +188,8 @@ struct Http2Session::Callbacks {
                            nghttp2_data_source* source, void* user_data);
 
  private:
+  // Resets a request that breaks RequestRules.
+  static int RefuseRequest(Http2Session& session, int32_t id, absl::string_view why);
   static int OnHeaderBlock(Http2Session& session, const nghttp2_frame& frame);
 };
 
@@ -479,8 +510,6 @@ void Http2Session::Callbacks::Register(nghttp2_session_callbacks* callbacks) {
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, OnDataChunk);
   nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, OnFrame);
   nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, OnStreamClose);
-  nghttp2_session_callbacks_set_error_callback2(callbacks, OnError);
-  nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, OnInvalidFrame);
   nghttp2_session_callbacks_set_before_frame_send_callback(callbacks, BeforeFrameSend);
   nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, OnFrameSend);
   nghttp2_session_callbacks_set_send_data_callback(callbacks, SendDataFrame);
@@ -530,37 +559,21 @@ int Http2Session::Callbacks::OnHeader(nghttp2_session*, const nghttp2_frame* fra
     session.Reset(frame->hd.stream_id, Http2Error::kEnhanceYourCalm);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   }
+  if (session.options_.side == Side::kServer) {
+    const absl::string_view name_text = View(name, name_bytes), value_text = View(value, value_bytes);
+    if (!stream->rules.OnHeader(name_text, value_text)) {
+      const int done = RefuseRequest(session, frame->hd.stream_id, Describe(name_text, value_text));
+      return done != 0 ? done : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+  }
   session.headers_.push_back({std::string(View(name, name_bytes)), std::string(View(value, value_bytes)),
                               (flags & NGHTTP2_NV_FLAG_NO_INDEX) != 0});
   return 0;
 }
 
-// nghttp2 names a wrong field only in a text: "Invalid HTTP header field was received: ..., name: [N], value: [V]".
-int Http2Session::Callbacks::OnError(nghttp2_session*, int, const char* text, size_t bytes, void* user_data) {
-  constexpr absl::string_view kName = "name: [";
-  constexpr absl::string_view kValue = "], value: [";
-  constexpr size_t kMaxShown = 100;
-  const absl::string_view all(text, bytes);
-  const size_t name_at = all.find(kName);
-  const size_t value_at = all.find(kValue, name_at);
-  if (!absl::StartsWith(all, "Invalid HTTP header field") || value_at == absl::string_view::npos) return 0;
-  const absl::string_view name = all.substr(name_at + kName.size(), value_at - name_at - kName.size());
-  absl::string_view value = all.substr(value_at + kValue.size());
-  absl::ConsumeSuffix(&value, "]");
-  std::string& why = static_cast<Http2Session*>(user_data)->invalid_field_;
-  why = absl::StrCat("HTTP/2 does not allow the header ", absl::CHexEscape(name.substr(0, kMaxShown)));
-  // Another header may hold a secret.
-  if (name == ":authority") absl::StrAppend(&why, " \"", absl::CHexEscape(value.substr(0, kMaxShown)), "\"");
-  return 0;
-}
-
-int Http2Session::Callbacks::OnInvalidFrame(nghttp2_session*, const nghttp2_frame* frame, int code, void* user_data) {
-  Http2Session& session = *static_cast<Http2Session*>(user_data);
-  const std::string field = std::exchange(session.invalid_field_, "");
-  const bool is_request = frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
-  const bool is_reset = code == NGHTTP2_ERR_HTTP_HEADER || code == NGHTTP2_ERR_HTTP_MESSAGING;
-  if (session.lost_ || !is_request || !is_reset) return Done(session);
-  session.events_.OnMalformedRequest(field.empty() ? "a pseudo-header, such as :authority, is missing" : field);
+int Http2Session::Callbacks::RefuseRequest(Http2Session& session, int32_t id, absl::string_view why) {
+  session.Reset(id, Http2Error::kProtocolError);
+  session.events_.OnMalformedRequest(why);
   return Done(session);
 }
 
@@ -568,6 +581,23 @@ int Http2Session::Callbacks::OnHeaderBlock(Http2Session& session, const nghttp2_
   session.header_list_bytes_ = 0;
   Http2Stream* stream = StreamOf(session, frame.hd.stream_id);
   if (stream == nullptr || stream->was_reset) return 0;
+  if (session.options_.side == Side::kServer) {
+    const bool is_request = frame.headers.cat == NGHTTP2_HCAT_REQUEST;
+    if (is_request && !stream->rules.OnHeadersEnd()) {
+      return RefuseRequest(session, frame.hd.stream_id, "a pseudo-header, such as :authority, is missing");
+    }
+    if (!is_request && !EndsStream(frame)) {
+      return RefuseRequest(session, frame.hd.stream_id, "its trailers do not end it");
+    }
+    if (EndsStream(frame) && !stream->rules.OnEnd()) {
+      return RefuseRequest(session, frame.hd.stream_id, kWrongLength);
+    }
+    const auto priority = is_request ? PriorityIn(session.headers_) : std::nullopt;
+    if (priority.has_value()) {
+      nghttp2_session_change_extpri_stream_priority(session.nghttp2_, frame.hd.stream_id, &*priority,
+                                                    /*ignore_client_signal=*/0);
+    }
+  }
   stream->received_any = true;
   stream->events.OnHeaderBytes(kFrameHeaderBytes + frame.hd.length);  // the length includes the CONTINUATION frames
   if (IsInterim(session.headers_)) return 0;
@@ -583,6 +613,9 @@ int Http2Session::Callbacks::OnDataChunk(nghttp2_session*, uint8_t, int32_t id, 
   nghttp2_session_consume_connection(session.nghttp2_, bytes);
   Http2Stream* stream = StreamOf(session, id);
   if (stream == nullptr || stream->was_reset) return 0;
+  if (session.options_.side == Side::kServer && !stream->rules.OnData(bytes)) {
+    return RefuseRequest(session, id, kWrongLength);
+  }
   stream->events.OnData(View(data, bytes), bytes, false);
   return Done(session);
 }
@@ -596,7 +629,10 @@ int Http2Session::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* fram
     case NGHTTP2_DATA: {
       Http2Stream* stream = StreamOf(session, frame->hd.stream_id);
       if (stream == nullptr || stream->was_reset) return 0;
-      // OnDataChunk has passed on the bytes. Report END_STREAM only here, after nghttp2 has checked the body against
+      if (session.options_.side == Side::kServer && EndsStream(*frame) && !stream->rules.OnEnd()) {
+        return RefuseRequest(session, frame->hd.stream_id, kWrongLength);
+      }
+      // OnDataChunk has passed on the bytes. Report END_STREAM only here, after the check of the body against
       // content-length. Report padding here too: its last byte is the last byte of the frame.
       stream->received_end = EndsStream(*frame);
       if (frame->data.padlen > 0 || EndsStream(*frame)) {

@@ -83,7 +83,7 @@ class SessionEvents {
   virtual void OnSlots() {}
   // After Receive: a header block has arrived in part, and its fields take this many bytes of memory. 0: no block has.
   virtual void OnPartialHead(size_t /*bytes*/) {}
-  // Server side: a request is reset because its headers are not valid in HTTP/2, for this reason.
+  // Server side: a request is reset because it is not valid in HTTP/2 (RequestRules), for this reason.
   virtual void OnMalformedRequest(absl::string_view /*why*/) {}
 };
 
@@ -226,9 +226,8 @@ class Http2Session {
   bool going_away_ = false;
   std::optional<Http2Error> goaway_error_;
   bool lost_ = false;
-  absl::Status error_;         // of the connection; after an error nothing more is received
-  std::string goaway_text_;    // why nghttp2 sent a GOAWAY
-  std::string invalid_field_;  // why a request that is about to be reset is invalid
+  absl::Status error_;       // of the connection; after an error nothing more is received
+  std::string goaway_text_;  // why nghttp2 sent a GOAWAY
 };
 
 }  // namespace sluice

@@ -351,7 +351,8 @@ void ClientConnection::Report(ProxyEvent::Kind kind, std::string target, absl::s
                  .carries = std::string(carries)});
 }
 
-std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
+std::string ClientConnection::TargetOf(const ForwardedHead& head, bool& by_authority) const {
+  by_authority = origin_.route.empty() && connect_target_.empty() && head.worker.empty();
   if (!origin_.route.empty()) return origin_.route;
   if (!connect_target_.empty()) return connect_target_;
   return head.worker.empty() ? head.authority : head.worker;

@@ -71,7 +71,8 @@ class ClientConnection final : public std::enable_shared_from_this<ClientConnect
 
   // For the protocol.
   // The worker of a call: the route's, CONNECT's, or the worker that the call names, in this order.
-  std::string TargetOf(const ForwardedHead& head) const;
+  // `by_authority`: whether its :authority does.
+  std::string TargetOf(const ForwardedHead& head, bool& by_authority) const;
   const std::string& connect_target() const { return connect_target_; }  // named by CONNECT; empty: none
   // Reports an event of this client for the log of the proxy.
   void Report(ProxyEvent::Kind kind, std::string target, absl::string_view why, absl::string_view carries = "");

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "lib/grpc_wire/metadata_fields.h"
 #include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/response_head.h"
 #include "lib/link/method_history.h"
@@ -54,11 +56,20 @@ absl::Status CheckRoom(ProxyLoop& proxy, const Target& target, const Worker& wor
                    ", the free places of the proxy, and limits.calls is ", proxy.options().max_calls));
 }
 
+// At a route an authority may have a path. It names no worker then: a header or a route may name one by a path, and not
+// each client may send that header.
+absl::Status CheckNamesWorker(const std::string& authority) {
+  if (!absl::StrContains(authority, '/')) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", Snippet(authority), "\" names no worker: an :authority with a \"/\" is not host:port"));
+}
+
 // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection. It
 // must be a name that this client may call: a gateway that serves many names trusts the certificate of this proxy.
 std::string AuthorityInTunnel(const TargetPolicy& policy, const std::string& target, const std::string& authority) {
   const auto may_call = [&policy](const std::string& name) { return policy.CheckTarget(name).ok(); };
   const std::string port = target.substr(std::min(target.rfind(':'), target.size()));
+  if (IsUnixAddress(authority)) return AuthorityOf(target);  // a path, which a worker may refuse
   if (!authority.empty() && (may_call(authority) || may_call(authority + port))) return authority;
   return AuthorityOf(target);
 }
@@ -216,10 +227,13 @@ absl::Status ProxiedCall::ReadClass(const std::string& name) {
 
 void ProxiedCall::Route() {
   ClientConnection& connection = client_->connection();
-  const std::string name = connection.TargetOf(head_);
-  if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) {
-    connection.Report(ProxyEvent::Kind::kRefused, name, added.message());
-    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(added, actions); });
+  bool by_authority = false;
+  const std::string name = connection.TargetOf(head_, by_authority);
+  absl::Status routed = by_authority ? CheckNamesWorker(name) : absl::OkStatus();
+  if (routed.ok()) routed = AddVia(head_, proxy_.pseudonym());
+  if (!routed.ok()) {
+    connection.Report(ProxyEvent::Kind::kRefused, name, routed.message());
+    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(routed, actions); });
   }
   CountRequest();
   authority_ = connection.connect_target().empty()

@@ -13,6 +13,7 @@ namespace sluice::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Kind = StreamEnd::Kind;
 
 class CallRoutingTest : public ProxyTest {
@@ -41,6 +42,31 @@ TEST_F(CallRoutingTest, ARouteStandsForItsWorkers) {
   const auto& call = client->Open(Head("any.name.at.all"), FrameMessage("?"));
   EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
   EXPECT_EQ(call.data, FrameMessage(worker.address()));
+}
+
+// Older clients of etcd send such authorities, and gRPC's servers take them.
+TEST_F(CallRoutingTest, AnAuthorityThatIsNoHostAndPortIsTakenAtARouteAndNamesNoWorker) {
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
+  options_.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = "127.0.0.1:0", .route = worker.address()}};
+  StartProxy();
+  const auto routed = ClientOf(address(1)), free = ClientOf(address(0));
+  for (const std::string& authority :
+       {"http://" + worker.address(), std::string("/path"), std::string("unix:/path"), std::string("unix:path"),
+        std::string("#initially=[h:1;h:2]"), std::string(), std::string("a\"b:1")}) {
+    const auto& call = routed->Open(Head(authority), FrameMessage("?"));
+    const auto& refused = free->Open(Head(authority), FrameMessage("?"));
+    EXPECT_TRUE(
+        Await({routed.get(), free.get()}, [&] { return call.closed.has_value() && refused.closed.has_value(); }));
+    EXPECT_EQ(call.data, FrameMessage(worker.address())) << authority;
+    EXPECT_TRUE(refused.is(Kind::kComplete)) << authority;
+    EXPECT_THAT(refused.status(), ::testing::AnyOf("3", "7")) << authority;
+    EXPECT_THAT(refused.Field("grpc-message"), Not(::testing::IsEmpty()));
+  }
+  for (const char* bad : {"a b:1", "a\r\nb:1", "a\x7f:1"}) {
+    const auto& call = routed->Open(Head(bad), FrameMessage("?"));
+    EXPECT_TRUE(Await({routed.get()}, [&] { return call.closed.has_value(); }));
+    EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kProtocolError)) << bad;
+  }
 }
 
 TEST_F(CallRoutingTest, AFieldMayNameTheWorker) {
@@ -75,7 +101,7 @@ TEST_F(CallRoutingTest, AWorkerOnAUnixSocketIsLocalhost) {
   const auto client = NewClient();
   const auto& call = client->Open(Head(path), FrameMessage("?"));
   EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
-  EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kProtocolError)) << "HTTP/2 allows no path as authority";
+  EXPECT_EQ(call.status(), "3") << "HTTP/2 allows no path as authority";
   client->Open(Head(abstract.address()), FrameMessage("?"));
   EXPECT_EQ(AuthorityAt(abstract, *client), "localhost") << "a name without a path";
   unlink(path.substr(path.find('/')).c_str());

@@ -27,13 +27,13 @@ TEST_F(ProxyEventTest, ARequestThatHttp2DoesNotAllowIsReportedWithTheHeader) {
     EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
     EXPECT_TRUE(call.is(StreamEnd::Kind::kReset, Http2Error::kProtocolError));
   };
-  reset(Head("http://127.0.0.1:1"));
+  reset(Head("a b:1"));
   reset(Head("127.0.0.1:1", {{"keep-alive", "secret"}}));
   HeaderList without = Head("127.0.0.1:1");
   std::erase_if(without, [](const HeaderField& field) { return field.name == ":authority"; });
   reset(without);
   const std::string begin = "a call is reset with PROTOCOL_ERROR: ";
-  EXPECT_THAT(log.events(), ElementsAre(begin + "HTTP/2 does not allow the header :authority \"http://127.0.0.1:1\"",
+  EXPECT_THAT(log.events(), ElementsAre(begin + "HTTP/2 does not allow the header :authority \"a b:1\"",
                                         begin + "HTTP/2 does not allow the header keep-alive",
                                         begin + "a pseudo-header, such as :authority, is missing"));
   proxy_.reset();

@@ -91,7 +91,7 @@ TEST_F(TunnelTest, CallsPassThroughATunnelToTheirWorker) {
 
 // A gateway serves many names with the certificate of the proxy.
 TEST_F(TunnelTest, AnAuthorityThatTheClientMayNotCallIsReplaced) {
-  options_.workers = {"localhost", "*.search.svc"};
+  options_.workers = {"localhost", "*.search.svc", "unix:*"};
   StartProxy();
   TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
   const std::string target = "localhost" + worker.address().substr(worker.address().rfind(':'));
@@ -103,6 +103,9 @@ TEST_F(TunnelTest, AnAuthorityThatTheClientMayNotCallIsReplaced) {
   };
   EXPECT_EQ(authority_at_worker("ads.svc:7000"), FrameMessage(target));
   EXPECT_EQ(authority_at_worker("ads.svc"), FrameMessage(target));
+  for (const char* authority : {"unix:/run/w", "http://a.search.svc:7000", "/a.search.svc", ""}) {
+    EXPECT_EQ(authority_at_worker(authority), FrameMessage(target)) << authority;
+  }
   EXPECT_EQ(authority_at_worker("a.search.svc:7000"), FrameMessage("a.search.svc:7000"));
   EXPECT_EQ(authority_at_worker("a.search.svc"), FrameMessage("a.search.svc")) << "a client may omit the port";
 }

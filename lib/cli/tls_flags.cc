@@ -11,7 +11,6 @@
 #include "lib/net/host_port.h"
 #include "lib/net/worker_address.h"
 #include "lib/tls/pem_file.h"
-#include "lib/tls/uri_name.h"
 
 namespace sluice {
 namespace {
@@ -45,11 +44,6 @@ absl::Status CheckFields(const v1::TlsConfig& config, TlsRole role) {
     status.Update(CheckNeeds("server_name", config.server_name(), "ca", config.ca()));
   }
   if (role == TlsRole::kClient) {
-    if (IsUriName(config.server_name())) {
-      status.Update(absl::InvalidArgumentError(
-          absl::StrCat("tls.server_name is \"", config.server_name(),
-                       "\", a URI; gRPC's client in this program compares DNS names and IP addresses only")));
-    }
     status.Update(CheckNoEffect("client_ca", config.client_ca(), "nobody calls this program"));
     // Without `ca` the client would use no TLS: no server would request the certificate, and no byte would be
     // encrypted.

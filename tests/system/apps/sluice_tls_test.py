@@ -88,6 +88,12 @@ class TlsTest(ServingTest):
         result = self.cat(aggregator, *trust, "--tls_server_name", "aggregator.example", "data")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
 
+    def test_a_tool_refuses_a_uri_as_the_name_of_a_server(self):
+        flags = ("--tls_ca", self.authority.file, "--tls_server_name", "spiffe://example/top")
+        result = run("sluice-cat", "--aggregator", "localhost:1", *flags, "data")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"compares DNS names and IP addresses only", result.stderr)
+
     def test_new_files_are_taken_over_while_it_serves(self):
         aggregator = self.start_both(*self.server_flags())
         other = Authority(self.folder, "other")

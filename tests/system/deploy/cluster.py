@@ -1,5 +1,6 @@
 """A namespace of a real cluster, from kubectl's current context: its objects, its pods and their metrics."""
 
+import contextlib
 import copy
 import json
 import re
@@ -36,8 +37,8 @@ def wait_until(condition, what, patience_s=180):
 
 
 class Namespace:
-    """All objects of one overlay, with a name and host paths of its own, so that several can coexist. All containers
-    use `image`; without one, each keeps its own."""
+    """All objects of one overlay, with a name and host paths of its own, so that several can coexist. `image` replaces
+    the image `sluice`; without one, all containers keep their own."""
 
     def __init__(self, name, image, documents):
         self.name = name
@@ -50,9 +51,12 @@ class Namespace:
             document["metadata"]["name"] = self.name
             return document
         document["metadata"]["namespace"] = self.name
-        if "template" in document.get("spec", {}):
+        for subject in document.get("subjects", []):
+            subject["namespace"] = self.name
+        if document in manifests.workloads([document]):
             for container in manifests.init_containers(document) + manifests.containers(document):
-                container["image"] = self.image or container["image"]
+                if self.image and re.fullmatch(r"sluice(:.*)?", container["image"]):
+                    container["image"] = self.image
             for volume in manifests.pod(document)["spec"].get("volumes", []):
                 if "hostPath" in volume:
                     volume["hostPath"]["path"] = self.host_path(volume["hostPath"]["path"])
@@ -127,9 +131,9 @@ class Namespace:
         self.start_client(name, *command, **spec)
         return self.client_output(name, patience_s)
 
-    def metrics(self, pod, port):
-        """Returns {name: sum over its labels} from the pod's admin server. Uses a port-forward, which
-        NetworkPolicies cannot block."""
+    @contextlib.contextmanager
+    def forwarded(self, pod, port):
+        """Yields a port of this host that leads to the pod. NetworkPolicies cannot block a port-forward."""
         forward = subprocess.Popen(["kubectl", "--namespace", self.name, "port-forward", f"pod/{pod}", f":{port}"],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
@@ -137,11 +141,16 @@ class Namespace:
             local = re.search(r"127\.0\.0\.1:(\d+)", first)
             if local is None:
                 raise Failed(f"kubectl port-forward to {pod} says {first!r}")
-            with urllib.request.urlopen(f"http://127.0.0.1:{local[1]}/metrics", timeout=20) as answer:
-                return parse_metrics(answer.read().decode())
+            yield int(local[1])
         finally:
             forward.terminate()
             forward.wait()
+
+    def metrics(self, pod, port):
+        """Returns {name: sum over its labels} from the pod's admin server."""
+        with self.forwarded(pod, port) as local, \
+                urllib.request.urlopen(f"http://127.0.0.1:{local}/metrics", timeout=20) as answer:
+            return parse_metrics(answer.read().decode())
 
     def remove(self):
         self.kubectl("delete", "namespace", self.name, "--ignore-not-found", timeout_s=300)

@@ -31,13 +31,25 @@ def configured(documents):
                         yield workload, container, mount["mountPath"], find(documents, "ConfigMap", config)
 
 
+def make_certificate(folder):
+    """Makes the files of a Secret: a certificate that is its own authority."""
+    folder = pathlib.Path(folder)
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", folder / "tls.key")
+    out = ("-out", folder / "tls.crt")
+    subprocess.run(["openssl", "req", "-x509", *key, "-subj", "/CN=own", *out], check=True, capture_output=True)
+    shutil.copy(folder / "tls.crt", folder / "ca.crt")
+
+
 def check(container, folder, data):
     """Returns the program's check of the config, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="sluice-config-") as own:
         for file, text in data.items():
             (pathlib.Path(own) / file).write_text(text)
         program, *arguments = container["command"] + container.get("args", [])
-        arguments = [argument.replace(folder, own) for argument in arguments]
+        arguments = [re.sub(rf"{folder}(?=/|$)", own, argument) for argument in arguments]
+        if manifests.tls_flags(container):
+            make_certificate(own)
+            arguments = [argument.replace("/etc/sluice-tls", own) for argument in arguments]
         command = [_PROGRAMS / pathlib.Path(program).name, *arguments, "--check-config"]
         if pathlib.Path(program).name == "sluice-worker":
             command += ["--data", own]  # the folder of the container is not on this machine
@@ -68,8 +80,8 @@ def memory_bound(program, config):
 
 class ConfigTest(unittest.TestCase):
     def test_programs_take_their_configs(self):
-        programs = {overlay: {"sluice-aggregator", "sluice-worker", "sluice-link"} for overlay in ("dev", "production")}
-        for overlay, expected in {**programs, "proxy": {"sluice-proxy"}}.items():
+        for overlay in manifests.WITH_CONFIGS:
+            expected = {"sluice-proxy"} if overlay.startswith("proxy") else {"sluice-aggregator", "sluice-worker", "sluice-link"}
             checked = set()
             for workload, container, folder, config in configured(manifests.installed(overlay)):
                 with self.subTest(overlay=overlay, workload=manifests.name(workload)):
@@ -97,6 +109,15 @@ class ConfigTest(unittest.TestCase):
         result = check(container, folder, data)
         self.assertEqual(result.returncode, 2)
         self.assertIn("listens", result.stderr)
+
+    def test_a_missing_flag_of_tls_would_be_found(self):
+        documents = manifests.installed("dev-mtls")
+        _, container, folder, config = next(each for each in configured(documents) if "key" in manifests.tls_flags(each[1]))
+        for words in (container["command"], container.get("args", [])):
+            words[:] = [each for each in words if not each.startswith("--tls-key=")]
+        result = check(container, folder, config["data"])
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("tls.key", result.stderr)
 
     def test_clients_of_a_proxy_find_it_where_it_listens(self):
         documents = manifests.installed("proxy")

@@ -174,6 +174,18 @@ class MadeImageTest(unittest.TestCase):
                 digest = hashlib.sha256(image.read(program)).hexdigest()
                 self.assertIn(f"{pathlib.Path(program).name} sha256 {digest}", packages["SPDXRef-sluice"]["comment"])
 
+    def test_the_program_that_makes_certificates_is_alone_in_its_image(self):
+        if shutil.which("go") is None:
+            self.skipTest("there is no go; tests/install-languages installs it")
+        first, second = (Image(out, "sluice-certificates") for out in self.outs)
+        self.assertEqual(first.digest, second.digest)
+        files = {name for name, member in first.files.items() if not member.isdir()}
+        self.assertEqual(files, {"usr/bin/sluice-certificates", "usr/share/doc/sluice/sbom.spdx.json"})
+        self.assertEqual(first.config["config"]["Entrypoint"], ["/usr/bin/sluice-certificates"])
+        self.assertIn("pkg:golang/stdlib@", first.read("usr/share/doc/sluice/sbom.spdx.json").decode())
+        dockerfile = (manifests.REPOSITORY / "deploy/image/certificates/Dockerfile").read_text()
+        self.assertIn(f"USER {first.config['config']['User']}\n", dockerfile)
+
     def test_skopeo_reads_them(self):
         if shutil.which("skopeo") is None:
             self.skipTest("skopeo is not installed; it is in Debian's package skopeo")

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes schemas/kubernetes.json for schema_test.py: the kinds that deploy/ uses, from the API server of kubectl's
-current context. The schemas are strict: they reject unknown fields. Usage: make_schemas.py"""
+"""Writes schemas/kubernetes.json and schemas/cert-manager.json for schema_test.py: the kinds that deploy/ uses, from the
+API server of kubectl's current context. Apply cert-manager's CRDs first (these are of 1.18.2): cert-manager.crds.yaml of
+its release, or deploy/crds of its Go module without Helm's labels. The schemas are strict: they reject unknown fields.
+Usage: make_schemas.py"""
 
 import json
 import pathlib
@@ -11,7 +13,7 @@ sys.dont_write_bytecode = True
 
 import manifests  # noqa: E402
 
-_OUT = pathlib.Path(__file__).resolve().parent / "schemas/kubernetes.json"
+_OUT = pathlib.Path(__file__).resolve().parent / "schemas"
 # Parts of OpenAPI that a JSON schema or these tests do not use, such as the format int32.
 _LEFT_OUT = ("description", "default", "format")
 
@@ -68,12 +70,9 @@ def definition_of(kind, components):
     return next(name for name, schema in components.items() if wanted in schema.get("x-kubernetes-group-version-kind", []))
 
 
-def main():
-    used = {(each["apiVersion"], each["kind"]) for overlay in manifests.OVERLAYS for each in manifests.render(overlay)}
+def write(file, used):
     kinds, definitions = {}, {}
     for version, kind in sorted(used):
-        if "monitoring.coreos.com" in version:
-            continue  # schemas/prometheus-operator.json has the operator's kinds
         path = ("apis/" if "/" in version else "api/") + version
         components = get("/openapi/v3/" + path)["components"]["schemas"]
         kinds[f"{version} {kind}"] = definition_of({"apiVersion": version, "kind": kind}, components)
@@ -81,9 +80,17 @@ def main():
     told = {"kubernetes": get("/version")["gitVersion"], "kinds": kinds, "definitions": reachable(kinds.values(), definitions)}
     # Write one definition per line, so that the file is small and its changes are readable.
     lines = [f"{json.dumps(name)}: {json.dumps(schema, sort_keys=True)}" for name, schema in told["definitions"].items()]
-    _OUT.parent.mkdir(exist_ok=True)
-    _OUT.write_text('{"kubernetes": %s,\n"kinds": %s,\n"definitions": {\n%s\n}}\n' % (
+    _OUT.mkdir(exist_ok=True)
+    (_OUT / file).write_text('{"kubernetes": %s,\n"kinds": %s,\n"definitions": {\n%s\n}}\n' % (
         json.dumps(told["kubernetes"]), json.dumps(kinds, indent=1), ",\n".join(lines)))
+
+
+def main():
+    used = {(each["apiVersion"], each["kind"]) for overlay in manifests.OVERLAYS for each in manifests.render(overlay)}
+    used = {each for each in used if "monitoring.coreos.com" not in each[0]}  # schemas/prometheus-operator.json has these
+    of_manager = {each for each in used if "cert-manager.io" in each[0]}
+    write("kubernetes.json", used - of_manager)
+    write("cert-manager.json", of_manager)
 
 
 if __name__ == "__main__":

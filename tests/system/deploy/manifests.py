@@ -3,9 +3,11 @@ the YAML."""
 
 import functools
 import json
+import os
 import pathlib
 import re
 import subprocess
+import tempfile
 
 import needs
 
@@ -13,14 +15,31 @@ yaml = needs.module("yaml", "python3-yaml")
 _KUSTOMIZE = needs.kustomize()  # here, since unittest takes an exit in a test for an error
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-OVERLAYS = ("dev", "production", "monitoring", "proxy")
-WITH_CONFIGS = ("dev", "production", "proxy")  # overlays that start programs with a config
-_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
+# Overlays that a user would write: an overlay of ours, and a component that none of ours has.
+_COMBINED = {"production+cert-manager": ("production", "mtls/cert-manager"), "proxy+mtls": ("proxy", "mtls/private-ca")}
+WITH_MTLS = ("dev-mtls", *_COMBINED)
+OVERLAYS = ("dev", "production", "monitoring", "proxy", *WITH_MTLS)
+WITH_CONFIGS = ("dev", "production", "proxy", *WITH_MTLS)  # overlays that start programs with a config
+_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
 
 
 @functools.cache
 def _rendered(overlay):
-    command = [*_KUSTOMIZE, str(REPOSITORY / "deploy/overlays" / overlay)]
+    if overlay not in _COMBINED:
+        return _build(REPOSITORY / "deploy/overlays" / overlay)
+    base, component = _COMBINED[overlay]
+    with tempfile.TemporaryDirectory(prefix="sluice-overlay-") as own:
+        deploy = os.path.relpath(REPOSITORY / "deploy", os.path.realpath(own))
+        (namespace,) = of_kind(render(base), "Namespace")
+        (pathlib.Path(own) / "kustomization.yaml").write_text(json.dumps({
+            "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": namespace["metadata"]["name"],
+            "resources": [f"{deploy}/overlays/{base}"], "components": [f"{deploy}/components/{component}"],
+            "images": [{"name": "sluice-certificates", "newTag": "0.1.0"}]}))
+        return _build(own)
+
+
+def _build(folder):
+    command = [*_KUSTOMIZE, str(folder)]
     result = subprocess.run(command, capture_output=True, check=False, text=True)
     if result.returncode != 0 or result.stderr:  # a warning announces something that will stop working
         raise AssertionError(f"{' '.join(command)}: {result.stderr}")
@@ -69,7 +88,8 @@ def workloads(documents):
 
 
 def pod(workload):
-    return workload["spec"]["template"]
+    spec = workload["spec"]
+    return (spec["jobTemplate"]["spec"] if workload["kind"] == "CronJob" else spec)["template"]
 
 
 def init_containers(workload):
@@ -148,3 +168,31 @@ def _range(pattern):
 
 def host_paths(workload):
     return [each["hostPath"]["path"] for each in pod(workload)["spec"].get("volumes", []) if "hostPath" in each]
+
+
+def secret_volumes(workload):
+    """Returns {volume name: source} of each Secret."""
+    volumes = pod(workload)["spec"].get("volumes", [])
+    return {each["name"]: each["secret"] for each in volumes if "secret" in each}
+
+
+def certificates(documents):
+    """Returns {Secret: (uses, names)} of each certificate that a Job or cert-manager makes for a program."""
+    uses = {"server": {"server auth"}, "client": {"client auth"}, "both": {"server auth", "client auth"}}
+    found = {}
+    for each in of_kind(documents, "Certificate"):
+        if not each["spec"].get("isCA"):
+            names = {*each["spec"].get("uris", []), *each["spec"].get("dnsNames", [])}
+            found[each["spec"]["secretName"]] = set(each["spec"]["usages"]) & uses["both"], names
+    for workload in of_kind(documents, "Job", "CronJob"):
+        for argument in containers(workload)[0].get("args", []):
+            if argument.startswith("--certificate="):
+                secret, use, names = argument.partition("=")[2].split(":", 2)
+                found[secret] = uses[use], set(names.split(","))
+    return found
+
+
+def tls_flags(container):
+    """Returns {"certificate": "/etc/sluice-tls/tls.crt"} of --tls-certificate=/etc/sluice-tls/tls.crt, and so on."""
+    words = container.get("command", []) + container.get("args", [])
+    return dict(each.removeprefix("--tls-").split("=", 1) for each in words if each.startswith("--tls-"))

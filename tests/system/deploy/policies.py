@@ -4,8 +4,8 @@ violation."""
 import json
 import re
 
-from manifests import (asked, claims, config_volumes, containers, find, host_paths, init_containers, is_proxy, name, of_kind, pod,
-                       port_names, selected, selects, servers, workloads)
+from manifests import (asked, certificates, claims, config_volumes, containers, find, host_paths, init_containers, is_proxy, name,
+                       of_kind, pod, port_names, secret_volumes, selected, selects, servers, tls_flags, workloads)
 
 # These init containers may run as root, but only for the purposes in their names.
 _CAPABILITIES = {"own-host-path": {"CHOWN", "DAC_READ_SEARCH"}, "redirect-connections": {"NET_ADMIN"}}
@@ -13,6 +13,7 @@ _CLIENT = {"sluice/client": "true"}  # pods of users; no overlay has any
 _NAMESPACE = "kubernetes.io/metadata.name"  # the label that Kubernetes gives to each namespace
 _DNS = {"k8s-app": "kube-dns"}, {_NAMESPACE: "kube-system"}
 _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}, {_NAMESPACE: "monitoring"}
+_API_SERVER = {443, 6443}  # ports of its Service, and behind it
 _HASH = r"-[bcdfghkmt2456789]{10}"  # the end of a name that Kustomize generates
 
 
@@ -275,7 +276,7 @@ def networks_are_closed(documents):
             yield from _dead_ports(policy, rule, targets)
             yield from _dead_peers(documents, policy, rule["from"])
         for rule in spec.get("egress", []):
-            peers = [peer for peer in rule["to"] if not {"namespaceSelector", "ipBlock"} & set(peer)]
+            peers = [peer for peer in rule.get("to", []) if not {"namespaceSelector", "ipBlock"} & set(peer)]
             for peer in peers:
                 yield from _dead_ports(policy, rule, selected(documents, peer["podSelector"]))
             yield from _dead_peers(documents, policy, peers)
@@ -304,7 +305,7 @@ def _lets(documents, direction, own, peer, peer_namespace, port, protocol="TCP")
     rules = [rule for spec in policies for rule in spec.get(direction, [])]
     return not policies or any(_is_peer(each, peer, peer_namespace)
                                for rule in rules if {"protocol": protocol, "port": port} in rule["ports"]
-                               for each in rule["from" if direction == "ingress" else "to"])
+                               for each in rule.get("from" if direction == "ingress" else "to", []))
 
 
 def _is_peer(rule, peer, peer_namespace):
@@ -382,10 +383,111 @@ def metrics_are_scraped(documents):
                 yield f"{name(workload)}: the rules find jobs by names that begin with sluice-"
 
 
+def networks_let_out_to_the_api_server_who_has_a_token(documents):
+    """The API server has no labels, so such a rule has no peers, and lets a pod out to each address."""
+    for workload in workloads(documents):
+        rules = [rule for each in of_kind(documents, "NetworkPolicy") if selects(each["spec"]["podSelector"], _labels(workload))
+                 for rule in each["spec"].get("egress", []) if "to" not in rule]
+        ports = {port["port"] for rule in rules for port in rule.get("ports", [{"port": "any"}])}
+        if ports != (_API_SERVER if _has_token(workload) else set()):
+            yield f"{name(workload)} is let out to the ports {ports} of all addresses"
+
+
+def _has_token(workload):
+    return any("serviceAccountToken" in source for volume in pod(workload)["spec"].get("volumes", [])
+               for source in volume.get("projected", {}).get("sources", []))
+
+
+def tokens_are_for_named_secrets(documents):
+    for role in of_kind(documents, "Role", "ClusterRole"):
+        for rule in role["rules"]:
+            if role["kind"] == "ClusterRole" or rule["resources"] != ["secrets"] or not set(rule["verbs"]) <= {"get", "patch"}:
+                yield f"{name(role)} allows more than to change Secrets"
+            if set(rule.get("resourceNames", [])) != {each["metadata"]["name"] for each in of_kind(documents, "Secret")}:
+                yield f"{name(role)} is not for the Secrets that are here"
+    bound = {subject["name"] for each in of_kind(documents, "RoleBinding") for subject in each["subjects"]
+             if find(documents, each["roleRef"]["kind"], each["roleRef"]["name"])
+             and find(documents, "ServiceAccount", subject["name"])
+             and subject.get("namespace") == each["metadata"]["namespace"]}
+    for workload in workloads(documents):
+        if _has_token(workload) != (pod(workload)["spec"].get("serviceAccountName") in bound):
+            yield f"{name(workload)} has a token without rights, or rights without a token"
+    for secret in of_kind(documents, "Secret"):
+        if "data" in secret or "stringData" in secret:
+            yield f"{name(secret)}: the next `kubectl apply` overwrites its certificate"
+
+
+def certificates_reach_running_programs(documents):
+    """A mounted file instead of its folder would keep a new certificate from a running pod. Without `items`, a program
+    would start before its Secret has a certificate, and fail."""
+    made = certificates(documents)
+    for workload in workloads(documents):
+        for volume, secret in secret_volumes(workload).items():
+            if secret["secretName"] not in made:
+                yield f"{name(workload)}: {secret['secretName']} is not a certificate of a program"
+            if {each["key"] for each in secret.get("items", [])} != {"tls.crt", "tls.key", "ca.crt"}:
+                yield f"{name(workload)} does not wait for its certificate"
+            mounts = [each for container in servers(workload) for each in container.get("volumeMounts", [])
+                      if each["name"] == volume]
+            if len(mounts) != 1 or "subPath" in mounts[0] or not mounts[0].get("readOnly"):
+                yield f"{name(workload)} does not mount {secret['secretName']} as one folder"
+    authorities = [each for each in of_kind(documents, "Secret") if each["metadata"]["name"] not in made]
+    if made and not of_kind(documents, "Certificate") and len(authorities) != 1:
+        yield "the Secrets are not those of the certificates and of one authority"
+
+
+def _secret_of(workload, container):
+    """Returns the Secret of the folder of the container's certificate."""
+    mounts = {each["mountPath"]: each["name"] for each in container.get("volumeMounts", [])}
+    folder = tls_flags(container).get("certificate", "").rpartition("/")[0]
+    return secret_volumes(workload).get(mounts.get(folder), {}).get("secretName")
+
+
+def _programs(documents):
+    """Yields (workload, container, name) of each program of a tree, and of each proxy that identifies its clients."""
+    for workload in workloads(documents):
+        for container in servers(workload):
+            program = container.get("command", [""])[0].rpartition("/")[2]
+            redirected = _labels(workload).get("sluice/proxy") == "redirect"
+            if program in ("sluice-aggregator", "sluice-worker", "sluice-proxy") and not redirected:
+                yield workload, container, program
+
+
+def programs_show_and_ask_for_certificates(documents):
+    made = certificates(documents)
+    flags = {"sluice-aggregator": {"certificate", "key", "ca", "client-ca", "server-name"},
+             "sluice-worker": {"certificate", "key", "client-ca"}, "sluice-proxy": {"certificate", "key", "ca", "server-name"}}
+    uses = {"sluice-aggregator": {"server auth", "client auth"}, "sluice-worker": {"server auth"},
+            "sluice-proxy": {"server auth", "client auth"}}
+    for workload, container, program in _programs(documents):
+        if set(tls_flags(container)) != (flags[program] if made else set()):
+            yield f"{name(workload)} does not have the flags of mTLS"
+        elif made and made.get(_secret_of(workload, container), (None,))[0] != uses[program]:
+            yield f"{name(workload)}: its certificate is not for {uses[program]}"
+
+
+def programs_find_the_names_that_they_ask_for(documents):
+    made = certificates(documents)
+    programs = {name(workload): (tls_flags(container).get("server-name"), _secret_of(workload, container))
+                for workload, container, _ in _programs(documents)} if made else {}
+    services = {each["metadata"]["name"]: each["spec"]["selector"] for each in of_kind(documents, "Service")}
+    for workload, _, service, _ in asked(documents):
+        for target in selected(documents, {"matchLabels": services[service]}):
+            if name(workload) in programs and name(target) in programs:
+                wanted, secret = programs[name(workload)][0], programs[name(target)][1]
+                if wanted not in made[secret][1]:
+                    yield f"{name(workload)}: the certificate of {name(target)} does not have the name {wanted}"
+    for target in selected(documents, {"matchLabels": services["sluice"]}) if "sluice" in services else []:
+        if programs and "sluice" not in made[programs[name(target)][1]][1]:
+            yield f"{name(target)}: its certificate does not have the name that clients call"
+
+
 POLICIES = (containers_are_restricted, pods_are_by_themselves, host_paths_fit_the_namespace,
             sockets_of_nodes_belong_to_one_program, resources_are_given,
             servers_are_probed, images_are_pinned, selectors_select, servers_survive_a_drain_of_a_node,
             services_lead_somewhere, workers_keep_their_names, replicas_spread_over_nodes_that_take_them,
             volumes_are_owned_once, volumes_exist, configs_reach_running_aggregators, configs_reach_running_proxies,
             pods_have_time_to_drain, proxies_have_time_to_drain, networks_are_closed, networks_let_through_what_is_asked,
-            networks_let_clients_to_the_proxy_of_their_node, networks_let_prometheus_in, metrics_are_scraped)
+            networks_let_clients_to_the_proxy_of_their_node, networks_let_prometheus_in, metrics_are_scraped,
+            networks_let_out_to_the_api_server_who_has_a_token, tokens_are_for_named_secrets, certificates_reach_running_programs,
+            programs_show_and_ask_for_certificates, programs_find_the_names_that_they_ask_for)

@@ -218,6 +218,78 @@ PROXY_BREACHES = {
 }
 
 
+def job(documents):
+    return find(documents, "Job", "sluice-certificates")
+
+
+def tls_volume(workload):
+    return next(each for each in pod(workload)["spec"]["volumes"] if each["name"] == "tls")["secret"]
+
+
+def tls_mount(workload):
+    return next(each for each in containers(workload)[0]["volumeMounts"] if each["name"] == "tls")
+
+
+def replace_word(workload, before, after):
+    """Replaces one word of the command line by others."""
+    container = containers(workload)[0]
+    for words in (container["command"], container.get("args", [])):
+        if before in words:
+            words[words.index(before):words.index(before) + 1] = after
+            return
+    raise AssertionError(f"{manifests.name(workload)} has no word {before}")
+
+
+def rights(documents):
+    return find(documents, "Role", "sluice-certificates")["rules"][0]
+
+
+# The same for the overlay `dev-mtls`.
+MTLS_BREACHES = {
+    "containers_are_restricted": [
+        lambda documents: containers(find(documents, "CronJob", "sluice-certificates"))[0].pop("securityContext"),
+    ],
+    "pods_are_by_themselves": [
+        lambda documents: pod(job(documents))["spec"].pop("automountServiceAccountToken"),
+    ],
+    "networks_let_out_to_the_api_server_who_has_a_token": [
+        lambda documents: documents.remove(network(documents, "certificates")),
+        lambda documents: network(documents, "certificates")["spec"].update(podSelector={}),
+        lambda documents: network(documents, "certificates")["spec"]["egress"][0].pop("ports"),
+        lambda documents: network(documents, "certificates")["spec"]["egress"][0]["ports"].pop(),
+    ],
+    "tokens_are_for_named_secrets": [
+        lambda documents: rights(documents).pop("resourceNames"),
+        lambda documents: rights(documents)["resourceNames"].pop(),
+        lambda documents: rights(documents)["verbs"].append("list"),
+        lambda documents: rights(documents)["resources"].append("configmaps"),
+        lambda documents: documents.remove(find(documents, "RoleBinding", "sluice-certificates")),
+        lambda documents: find(documents, "RoleBinding", "sluice-certificates")["subjects"][0].update(namespace="other"),
+        lambda documents: pod(hla(documents))["spec"].update(serviceAccountName="sluice-certificates"),
+        lambda documents: find(documents, "Secret", "sluice-tls-worker").update(data={"tls.crt": ""}),
+    ],
+    "certificates_reach_running_programs": [
+        lambda documents: tls_volume(hla(documents)).update(secretName="sluice-tls-authority"),
+        lambda documents: tls_volume(hla(documents)).pop("items"),
+        lambda documents: tls_mount(worker(documents)).update(subPath="tls.crt"),
+        lambda documents: tls_mount(worker(documents)).pop("readOnly"),
+        lambda documents: documents.remove(find(documents, "Secret", "sluice-tls-authority")),
+    ],
+    "programs_show_and_ask_for_certificates": [
+        lambda documents: replace_word(hla(documents), "--tls-client-ca=/etc/sluice-tls/ca.crt", []),
+        lambda documents: replace_word(worker(documents), "--tls-client-ca=/etc/sluice-tls/ca.crt", []),
+        lambda documents: tls_volume(worker(documents)).update(secretName="sluice-tls-client"),
+        lambda documents: tls_mount(worker(documents)).update(mountPath="/etc/tls"),
+    ],
+    "programs_find_the_names_that_they_ask_for": [
+        lambda documents: replace_word(hla(documents), "--tls-server-name=spiffe://sluice/mid-level",
+                                       ["--tls-server-name=spiffe://sluice/worker"]),
+        lambda documents: tls_volume(find(documents, "Deployment", "sluice-mla-a")).update(secretName="sluice-tls-high-level"),
+        lambda documents: tls_volume(hla(documents)).update(secretName="sluice-tls-mid-level"),
+    ],
+}
+
+
 class PolicyTest(unittest.TestCase):
     def test_overlays_keep_to_the_policies(self):
         for overlay in manifests.OVERLAYS:
@@ -232,8 +304,8 @@ class PolicyTest(unittest.TestCase):
                 self.assertEqual(list(policy(documents)), [])
 
     def test_each_policy_finds_what_breaks_it(self):
-        self.assertEqual(set(BREACHES) | set(PROXY_BREACHES), {policy.__name__ for policy in policies.POLICIES})
-        for overlay, breaches in (("monitoring", BREACHES), ("proxy", PROXY_BREACHES)):
+        self.assertEqual(set(BREACHES) | set(PROXY_BREACHES) | set(MTLS_BREACHES), {policy.__name__ for policy in policies.POLICIES})
+        for overlay, breaches in (("monitoring", BREACHES), ("proxy", PROXY_BREACHES), ("dev-mtls", MTLS_BREACHES)):
             for policy in (each for each in policies.POLICIES if each.__name__ in breaches):
                 for number, breach in enumerate(breaches[policy.__name__]):
                     with self.subTest(overlay=overlay, policy=policy.__name__, breach=number):
@@ -249,6 +321,12 @@ class PolicyTest(unittest.TestCase):
                     documents.remove(policy)
                     found = [breach for each in policies.POLICIES for breach in each(documents)]
                     self.assertNotEqual(found, [])
+
+    def test_both_ways_make_the_same_certificates(self):
+        by_job, by_manager = (manifests.certificates(manifests.installed(each)) for each in ("dev-mtls", "production+cert-manager"))
+        own = {secret: (uses, {name.replace("$(NAMESPACE)", "sluice") for name in names})
+               for secret, (uses, names) in by_job.items()}
+        self.assertEqual(own, by_manager)
 
     def test_no_two_objects_have_one_name(self):
         for overlay in manifests.OVERLAYS:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks every object of every overlay strictly against the schema of its kind: no field may be unknown to its API.
-make_schemas.py creates the Kubernetes schemas from an API server. The schemas of the Prometheus operator cover the
+make_schemas.py creates the schemas of Kubernetes and cert-manager from an API server. The schemas of the Prometheus operator cover the
 fields in use, by its documentation."""
 
 import json
@@ -74,6 +74,15 @@ class SchemaTest(unittest.TestCase):
         rule = find(manifests.render("monitoring"), "PrometheusRule", "sluice")
         rule["spec"]["groups"][0]["rules"][0].pop("expr")
         self.assertNotEqual(complaints(rule), [])
+
+    def test_mistakes_in_objects_of_cert_manager_are_found(self):
+        for what, mistake in (("a field that is not known", {"dnsName": ["sluice"]}), ("a wrong type", {"uris": "spiffe://sluice/worker"}),
+                              ("a use that does not exist", {"usages": ["server"]})):
+            with self.subTest(what):
+                certificate = find(manifests.render("production+cert-manager"), "Certificate", "sluice-tls-worker")
+                self.assertEqual(complaints(certificate), [])
+                certificate["spec"].update(mistake)
+                self.assertNotEqual(complaints(certificate), [])
 
     def test_an_unknown_kind_is_found(self):
         self.assertNotEqual(complaints({"apiVersion": "apps/v1beta1", "kind": "Deployment"}), [])

@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from concurrent import futures
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps"))
 
@@ -69,6 +70,47 @@ class StockTlsTest(unittest.TestCase):
             with self.subTest(name), self.assertRaises(grpc.RpcError) as refused:
                 self._call(self._listener, identity, [("x-worker", self._worker)])
             self.assertEqual(refused.exception.code(), grpc.StatusCode.UNAVAILABLE)
+
+
+class WorkerTlsTest(unittest.TestCase):
+    """A stock server whose certificate has no name but a SPIFFE ID, and which requires a certificate of the proxy."""
+
+    def setUp(self):
+        self._stack = contextlib.ExitStack()
+        self.addCleanup(self._stack.close)
+        self._folder = pathlib.Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        self._authority = Authority(self._folder, "authority")
+        certificate, key = (pathlib.Path(file).read_bytes() for file in self._authority.issue("worker", hosts="URI:spiffe://example/worker"))
+        server = grpc.server(futures.ThreadPoolExecutor(2))
+        _, service, method = METHOD.split("/")
+        answer = grpc.unary_unary_rpc_method_handler(lambda request, context: request)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: answer})])
+        trusted = pathlib.Path(self._authority.file).read_bytes()
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, certificate)], trusted, True))
+        server.start()
+        self._stack.callback(lambda: server.stop(None).wait())
+        self._worker = f"127.0.0.1:{port}"
+
+    def _call(self, name):
+        certificate, key = self._authority.issue("proxy", hosts="URI:spiffe://example/proxy")
+        config = self._folder / "proxy.json"
+        config.write_text(json.dumps({
+            "listen": [f"unix:{self._folder}/proxy.sock"], "worker_header": "x-worker", "workers": ["127.0.0.0/8"], "log_level": "warning",
+            "tls": {"certificate": certificate, "key": key, "ca": self._authority.file, "server_name": name},
+        }))  # fmt: skip
+        ready = self._folder / "proxy"
+        _, (listener,) = self._stack.enter_context(started([_BUILD / "bin/sluice-proxy", "--config", config, "--ready-file", ready], ready))
+        with grpc.insecure_channel(listener) as channel:
+            return channel.unary_unary(METHOD)(REQUEST, timeout=PATIENCE_S, metadata=[("x-worker", self._worker)])
+
+    def test_the_proxy_calls_a_worker_by_its_spiffe_id(self):
+        self.assertEqual(self._call("spiffe://example/worker"), REQUEST)
+
+    def test_a_worker_with_another_id_is_refused(self):
+        with self.assertRaises(grpc.RpcError) as refused:
+            self._call("spiffe://example/other")
+        self.assertEqual(refused.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn("spiffe://example/other", refused.exception.details())
 
 
 if __name__ == "__main__":

@@ -98,8 +98,6 @@ TEST(ParseTlsConfigTest, WhatHasNoEffectIsRefusedByName) {
       {R"({"certificate": "c", "key": "k", "ca": "a"})", TlsRole::kServer, "tls.ca is \"a\" and has no effect"},
       {R"({"server_name": "n"})", TlsRole::kServer, "tls.server_name is \"n\" and has no effect"},
       {R"({"server_name": "n"})", TlsRole::kClient, "tls.server_name is \"n\" without tls.ca"},
-      {R"({"ca": "a", "server_name": "spiffe://a.example/w"})", TlsRole::kClient,
-       "tls.server_name is \"spiffe://a.example/w\", a URI; "},
       {R"({"certificate": "c", "key": "k"})", TlsRole::kClient, "tls.certificate is \"c\" without tls.ca"},
       {R"({"ca": "a", "certificate": "c"})", TlsRole::kClient, "tls.certificate is \"c\" without tls.key"},
       {R"({"ca": "a", "certificate": "c", "key": "k", "client_ca": "b"})", TlsRole::kClient,

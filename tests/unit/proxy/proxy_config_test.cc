@@ -72,6 +72,14 @@ TEST(ProxyConfigTest, RetriesHaveBounds) {
   EXPECT_THAT(refused(R"({"retries": {"token_ratio": 0}})"), HasSubstr("retries.token_ratio: 0 is not above 0"));
 }
 
+// The link of the proxy compares URIs, unlike gRPC's clients in the tools.
+TEST(ProxyConfigTest, WorkersMayHaveAUriAsTheirName) {
+  const auto options = Parse(R"({"tls": {"ca": "a.pem", "server_name": "spiffe://example/worker"}})");
+  ASSERT_TRUE(options.ok()) << options.status();
+  ASSERT_TRUE(options->server.tls.has_value());
+  EXPECT_EQ(options->server.tls->server_name, "spiffe://example/worker");
+}
+
 TEST(ProxyConfigTest, EveryFieldIsTaken) {
   const auto options = Parse(R"({
     "listen": ["unix:/run/a", "tls:127.0.0.1:1"], "routes": [{"listen": "127.0.0.1:2", "workers": "w.svc:7000"}],

@@ -1,0 +1,3 @@
+module sluice-certificates
+
+go 1.24

@@ -49,6 +49,7 @@ class LinkDaemon {
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
     options_.server.on_event = LogEvent;
+    options_.server.on_invariant_breach = BreachLog();
     return absl::OkStatus();
   }
 

@@ -1,15 +1,21 @@
 #include "lib/cli/link_log.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "sluice/plan.h"
 #include "sluice/worker_fault.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "lib/cli/log_limit.h"
 #include "lib/cli/logging.h"
 
 namespace sluice {
@@ -46,6 +52,21 @@ void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
 
 }  // namespace
 
+std::function<void(const InvariantBreach&)> BreachLog() {
+  constexpr std::chrono::minutes kInterval{10};
+  constexpr size_t kMostPlaces = 100;
+  return [limit = std::make_shared<SharedLogLimit>(kInterval, kMostPlaces)](const InvariantBreach& breach) {
+    const std::string place = absl::StrCat(std::string(breach.file), ":", breach.line);
+    const std::optional<int64_t> left_out = limit->Take(place);
+    if (!left_out.has_value()) return;
+    Log(LogLevel::kError, "an invariant of Sluice does not hold; please report this line",
+        {{"condition", breach.condition},
+         {"place", place},
+         {"breaches", breach.breaches},
+         {"events_left_out", *left_out}});
+  };
+}
+
 void WarnOfLargeBudget(int64_t budget_bytes, int64_t buffer_bytes) {
   if (budget_bytes <= buffer_bytes) return;
   Log(LogLevel::kWarning, "the budget is larger than the buffer of the port, so responses may overflow it",
@@ -67,6 +88,7 @@ void LogLease(const absl::Status& state) {
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options) {
   options.budget.on_change = LogBudget;
   options.on_worker_faults = LogWorkerFaults;
+  options.on_invariant_breach = BreachLog();
   return Link::Create(std::move(options));
 }
 

@@ -1,6 +1,5 @@
 #include "lib/fan_out/attempts.h"
 
-#include <cassert>
 #include <utility>
 
 namespace sluice {
@@ -21,16 +20,16 @@ size_t Attempts::Send(const Attempt& made, FanOutActions& actions) {
   return attempt;
 }
 
-void Attempts::OnSent(TimePoint now, size_t attempt) {
+bool Attempts::OnSent(TimePoint now, size_t attempt) {
   State& state = states_[attempt];
-  assert(!state.ended && !state.time.sent());
+  if (!SLUICE_HOLDS(breaches_, !state.ended && !state.time.sent())) return false;
   state.time.OnSent(now);
+  return true;
 }
 
 bool Attempts::OnMessage(size_t attempt, FanOutActions& actions) {
   State& state = states_[attempt];
-  assert(!state.ended);
-  if (!state.Counts()) {
+  if (!SLUICE_HOLDS(breaches_, !state.ended) || !state.Counts()) {
     actions.push_back({Kind::kDrop, attempt, 1});
     return false;
   }
@@ -39,22 +38,24 @@ bool Attempts::OnMessage(size_t attempt, FanOutActions& actions) {
   return true;
 }
 
-void Attempts::OnVerdict(size_t attempt) {
+bool Attempts::OnVerdict(size_t attempt) {
   State& state = states_[attempt];
-  assert(state.unsettled > 0);
+  if (!SLUICE_HOLDS(breaches_, state.unsettled > 0)) return false;
   --state.unsettled;
   --unsettled_;
   Publish(state);
+  return true;
 }
 
-void Attempts::OnEnded(TimePoint now, size_t attempt, const absl::Status& status) {
+bool Attempts::OnEnded(TimePoint now, size_t attempt, const absl::Status& status) {
   State& state = states_[attempt];
-  assert(!state.ended);
+  if (!SLUICE_HOLDS(breaches_, !state.ended)) return false;
   state.ready |= status.ok();
   state.ended = true;
   if (state.time.sent()) state.made.of_link = state.time.OfLink(now);
   --open_;
   Publish(state);
+  return true;
 }
 
 void Attempts::HandOver(size_t attempt, FanOutActions& actions) {
@@ -73,7 +74,7 @@ void Attempts::FailUnlessRefused(size_t attempt, absl::Status failure, AttemptOu
 
 void Attempts::Conclude(size_t attempt, AttemptOutcome outcome, FanOutActions& actions) {
   State& state = states_[attempt];
-  assert(state.live);
+  if (!SLUICE_HOLDS(breaches_, state.live)) return;
   state.live = false;
   state.concluded = outcome;
   Cancel(attempt, actions);

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "lib/fan_out/fan_out_action.h"
 #include "lib/scheduling/attempt_time.h"
+#include "lib/scheduling/breaches.h"
 
 namespace sluice {
 
@@ -58,6 +59,8 @@ class Attempts {
 
   explicit Attempts(size_t asks) { states_.reserve(asks); }
 
+  // Of the attempts, and of the FanOutLogic that has them.
+  Breaches& breaches() { return breaches_; }
   size_t size() const { return states_.size(); }
   const State& operator[](size_t attempt) const { return states_[attempt]; }
   bool settled() const { return open_ == 0 && unsettled_ == 0; }  // every attempt has its outcome, or gets it at once
@@ -65,13 +68,14 @@ class Attempts {
   // Returns the number of the new attempt.
   size_t Send(const Attempt& made, FanOutActions& actions);
 
-  // The events of FanOutLogic.
-  void OnSent(TimePoint now, size_t attempt);
+  // The events of FanOutLogic. OnSent, OnVerdict and OnEnded return false if the event breaks an invariant. It is then
+  // ignored: a second end, for example, would let the fan-out end while another attempt is open.
+  bool OnSent(TimePoint now, size_t attempt);
   void OnReady(size_t attempt) { states_[attempt].ready = true; }
   void OnHeld(TimePoint now, size_t attempt, HeldFor held_for) { states_[attempt].time.OnHeld(now, held_for); }
   bool OnMessage(size_t attempt, FanOutActions& actions);  // returns false if the message is dropped
-  void OnVerdict(size_t attempt);
-  void OnEnded(TimePoint now, size_t attempt, const absl::Status& status);
+  bool OnVerdict(size_t attempt);
+  bool OnEnded(TimePoint now, size_t attempt, const absl::Status& status);
 
   // Hands the kept messages over.
   void HandOver(size_t attempt, FanOutActions& actions);
@@ -84,6 +88,7 @@ class Attempts {
   void Cancel(size_t attempt, FanOutActions& actions);
   static void Publish(State& state);
 
+  Breaches breaches_;
   std::vector<State> states_;
   size_t open_ = 0;       // attempts that have not ended
   size_t unsettled_ = 0;  // messages, of all attempts

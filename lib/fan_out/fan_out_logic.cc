@@ -22,7 +22,7 @@ FanOutLogic::FanOutLogic(Options options, std::vector<std::vector<size_t>> worke
 }
 
 void FanOutLogic::Start(TimePoint now, FanOutActions& actions) {
-  assert(!started_);
+  if (!SLUICE_HOLDS(breaches(), !started_)) return;
   started_ = true;
   if (!decided_ && now >= options_.deadline) {
     Expire(now, actions);
@@ -33,7 +33,7 @@ void FanOutLogic::Start(TimePoint now, FanOutActions& actions) {
 }
 
 void FanOutLogic::OnSent(TimePoint now, size_t attempt, FanOutActions& actions) {
-  attempts_.OnSent(now, attempt);
+  if (!attempts_.OnSent(now, attempt)) return;
   if (attempts_[attempt].live) {
     if (timers_.hedges() && AskOf(attempt).MayHedge(options_.max_attempts)) timers_.AddHedge(now, attempt);
     timers_.StartTimeout(now, attempt, attempts_[attempt].time);
@@ -66,7 +66,7 @@ void FanOutLogic::OnMessage(TimePoint /*now*/, size_t attempt, FanOutActions& ac
 }
 
 void FanOutLogic::OnAccepted(TimePoint now, size_t attempt, const Status& verdict, FanOutActions& actions) {
-  attempts_.OnVerdict(attempt);
+  if (!attempts_.OnVerdict(attempt)) return;
   const Attempts::State& state = attempts_[attempt];
   if (state.live && verdict.ok()) {
     if (!AskOf(attempt).claimed) Claim(attempt, actions);
@@ -85,7 +85,7 @@ void FanOutLogic::OnAccepted(TimePoint now, size_t attempt, const Status& verdic
 }
 
 void FanOutLogic::OnEnded(TimePoint now, size_t attempt, const Status& status, FanOutActions& actions) {
-  attempts_.OnEnded(now, attempt, status);
+  if (!attempts_.OnEnded(now, attempt, status)) return;
   const Attempts::State& state = attempts_[attempt];
   if (state.Counts()) {
     if (!status.ok()) {
@@ -100,7 +100,7 @@ void FanOutLogic::OnEnded(TimePoint now, size_t attempt, const Status& status, F
 }
 
 void FanOutLogic::Cancel(TimePoint /*now*/, const Status& why, FanOutActions& actions) {
-  assert(!why.ok());
+  SLUICE_HOLDS(breaches(), !why.ok());
   if (decided_) return;
   Decide(why, actions);
   AfterEvent(actions);
@@ -199,7 +199,7 @@ void FanOutLogic::Claim(size_t attempt, FanOutActions& actions) {
 
 void FanOutLogic::CompleteAsk(size_t attempt, FanOutActions& actions) {
   Conclude(attempt, AttemptOutcome::kResponded, actions);
-  CloseAsk(attempts_[attempt].made.ask, AskOutcome::kResponded);
+  AskOf(attempt).Close(AskOutcome::kResponded, quorum_, breaches());
   quorum_.OnResponse();
   ++result_.answered;
   if (attempts_[attempt].made.hedge) ++result_.hedges_won;
@@ -245,7 +245,7 @@ void FanOutLogic::Replace(TimePoint now, size_t attempt, const Status& status, b
 
 // `attempt`: the one that failed last.
 void FanOutLogic::FailAsk(size_t ask, std::optional<size_t> attempt, const Status& status) {
-  CloseAsk(ask, AskOutcome::kFailed);
+  asks_[ask].Close(AskOutcome::kFailed, quorum_, breaches());
   const size_t worker = attempt.has_value() ? attempts_[*attempt].made.worker : asks_[ask].workers.front();
   result_.failures.push_back({.ask = ask, .worker = worker, .attempt = attempt, .status = status});
   quorum_.OnFailure();
@@ -288,16 +288,17 @@ void FanOutLogic::ExpireAsk(TimePoint now, size_t ask, FanOutActions& actions) {
 // Ends an attempt that no longer counts, or whose response is the response of its ask.
 void FanOutLogic::Conclude(size_t attempt, AttemptOutcome outcome, FanOutActions& actions) {
   AskState& ask = AskOf(attempt);
-  ask.live.erase(absl::c_find(ask.live, attempt));
+  const auto* const live = absl::c_find(ask.live, attempt);
+  if (!SLUICE_HOLDS(breaches(), live != ask.live.end())) return;
+  ask.live.erase(live);
   attempts_.Conclude(attempt, outcome, actions);
 }
 
-void FanOutLogic::CloseAsk(size_t ask, AskOutcome outcome) {
-  AskState& state = asks_[ask];
-  assert(state.outcome == AskOutcome::kPending && state.live.empty());
-  state.outcome = outcome;
-  if (state.accepting.has_value()) quorum_.OnVerdictEnds();
-  state.accepting.reset();
+void FanOutLogic::AskState::Close(AskOutcome as, Quorum& quorum, Breaches& breaches) {
+  if (!SLUICE_HOLDS(breaches, outcome == AskOutcome::kPending && live.empty())) return;
+  outcome = as;
+  if (accepting.has_value()) quorum.OnVerdictEnds();
+  accepting.reset();
 }
 
 void FanOutLogic::DecideIfSettled(FanOutActions& actions) {

@@ -102,6 +102,7 @@ class FanOutLogic {
 
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt].made; }
   size_t attempts() const { return attempts_.size(); }
+  Breaches& breaches() { return attempts_.breaches(); }
   bool decided() const { return decided_; }  // the result is fixed; attempts that are still open do not change it
   bool AwaitsVerdicts() const { return quorum_.AwaitsVerdicts(); }  // verdicts alone may end the fan-out
   const Result& result() const { return result_; }                  // after kEnd
@@ -118,6 +119,7 @@ class FanOutLogic {
     bool claimed = false;
     bool waits_for_quorum = false;  // it waits in quorum_
 
+    void Close(AskOutcome as, Quorum& quorum, Breaches& breaches);
     // `max_attempts` as in Options.
     bool MayRetry(size_t max_attempts) const { return made < (max_attempts > 0 ? max_attempts : workers.size()); }
     // A hedge goes only to a worker that was not asked yet: asking a slow worker twice does not make it faster.
@@ -149,7 +151,6 @@ class FanOutLogic {
 
   // The end of attempts, of asks, and of the fan-out.
   void Conclude(size_t attempt, AttemptOutcome outcome, FanOutActions& actions);
-  void CloseAsk(size_t ask, AskOutcome outcome);
   void DecideIfSettled(FanOutActions& actions);
   void Decide(const Status& status, FanOutActions& actions);
   void AfterEvent(FanOutActions& actions);

@@ -91,6 +91,7 @@ void FanOutRun::Begin() {
 template <class Event>
 void FanOutRun::Drive(Event event) {
   event(logic_, state_.link().now(), actions_);
+  state_.link().schedule_run().ReportBreaches(logic_.breaches());
   state_.link().metrics().CountHedges(HedgeOutcome::kRefused, logic_.result().hedges_refused - hedges_refused_);
   hedges_refused_ = logic_.result().hedges_refused;
   if (applying_) return;

@@ -136,6 +136,7 @@ Link::Link(Options options, const BudgetBounds& bounds)
     loop_->callback_memory().SetBound(CallbackMemoryOf(options_, bounds));
     loop_->workers().set_max_connections(static_cast<size_t>(options_.worker_connections));
     loop_->set_outlier_detection(options_.outlier_detection);
+    loop_->schedule_run().SetBreachWatcher(options_.on_invariant_breach);
     monitor_ = std::make_unique<LinkMonitor>(*loop_, bounds, options_.watch_connections, options_.budget.on_change,
                                              options_.on_worker_faults);
   });

@@ -146,7 +146,8 @@ LinkMetrics::LinkMetrics(prometheus::Registry& registry)
                                        "Time from the loss of the connection to a worker until the next connection.",
                                        {0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600})),
       worker_lookup_failures_(MakeCounter(registry, "sluice_worker_lookup_failures_total",
-                                          "Failed look-ups of names that stand for workers.")) {
+                                          "Failed look-ups of names that stand for workers.")),
+      invariant_breaches_(MakeBreachCounter(registry)) {
   MakeBuildInfo(registry);
 }
 

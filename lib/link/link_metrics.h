@@ -136,6 +136,7 @@ class LinkMetrics : public prometheus::Collectable {
   void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   // Takes the time from the loss of the connection to a worker until the next connection.
   void ObserveReconnect(absl::Duration elapsed) { reconnect_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  void CountBreaches(int64_t breaches) { invariant_breaches_.Increment(static_cast<double>(breaches)); }
   // Counts a failed look-up of a name of workers.
   void CountWorkerLookupFailure() { worker_lookup_failures_.Increment(); }
   // Takes the delay with which a timer of the schedule fired: the measured jitter (d_max) of the link profile.
@@ -178,6 +179,7 @@ class LinkMetrics : public prometheus::Collectable {
   prometheus::Histogram& timer_lateness_;
   prometheus::Histogram& reconnect_seconds_;
   prometheus::Counter& worker_lookup_failures_;
+  prometheus::Counter& invariant_breaches_;
   std::map<std::string, TunnelMetrics> tunnels_;  // by the pattern of their workers
 
   mutable std::mutex mutex_;                  // not absl::Mutex: ThreadSanitizer cannot see into Debian's build of it

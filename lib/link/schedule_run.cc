@@ -1,6 +1,7 @@
 #include "lib/link/schedule_run.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace sluice {
@@ -18,6 +19,7 @@ ScheduleRun::ScheduleRun(Executor& executor, const ScheduleOptions& options, Lin
 template <class Event>
 void ScheduleRun::Drive(Event event) {
   event(executor_.Now());
+  ReportBreaches(schedule_.breaches());
   changed_ = true;
   if (applying_) return;
   applying_ = true;
@@ -136,6 +138,13 @@ absl::Status ScheduleRun::Reconfigure(const ScheduleOptions& options) {
 void ScheduleRun::OnTimer(TimePoint now) {
   if (schedule_.NextTimer() > now) return;
   Drive([&](TimePoint now) { schedule_.OnTimer(now, actions_); });
+}
+
+void ScheduleRun::ReportBreaches(Breaches& breaches) {
+  const std::optional<InvariantBreach> breach = breaches.Take();
+  if (!breach.has_value()) return;
+  metrics_.CountBreaches(breach->breaches);
+  if (breach_watcher_) breach_watcher_(*breach);
 }
 
 void ScheduleRun::ReportDemand(TimePoint now) {

@@ -11,6 +11,7 @@
 #include "lib/link/queued_bytes.h"
 #include "lib/link/scheduled.h"
 #include "lib/net/executor.h"
+#include "lib/scheduling/breaches.h"
 #include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
@@ -55,6 +56,10 @@ class ScheduleRun {
   void ReportDemand(TimePoint now);
   // Sets a function that gets the demand once in each turn in which it may have changed. May be null.
   void SetDemandWatcher(std::function<void(const LinkDemand&)> watcher) { demand_watcher_ = std::move(watcher); }
+  // Counts the breaches of a state machine of the link, and reports them to the watcher: of the schedule after each
+  // event, and of fan-outs when their owners call it.
+  void ReportBreaches(Breaches& breaches);
+  void SetBreachWatcher(std::function<void(const InvariantBreach&)> watcher) { breach_watcher_ = std::move(watcher); }
   // Further actions are not carried out.
   void Stop() { applying_ = true; }
 
@@ -81,6 +86,7 @@ class ScheduleRun {
   bool applying_ = false;
   bool changed_ = false;  // since the last ReportDemand
   std::function<void(const LinkDemand&)> demand_watcher_;
+  std::function<void(const InvariantBreach&)> breach_watcher_;
   BlockSize last_block_;
   QueuedBytes queued_bytes_;
 };

@@ -27,9 +27,8 @@ class Budget {
   // Returns whether `bytes` fit in addition to the bytes in flight, and to the bytes on a paced path. Bytes of slow
   // workers count as at most a third of the budget, or as one packet. The rest of their outstanding bytes is not on the
   // wire, and arrives slowly.
-  bool HasRoom(int64_t bytes) const {
-    return bytes <= bytes_ + pacer_.pipe_bytes() - in_flight_bytes_ + UncountedBytes();
-  }
+  bool HasRoom(int64_t bytes) const { return bytes <= room_bytes() - in_flight_bytes_; }
+  int64_t room_bytes() const { return bytes_ + pacer_.pipe_bytes() + UncountedBytes(); }  // for all bytes in flight
   // Returns whether nothing is in flight except early bytes, handshakes, and bytes of slow workers. All other bytes
   // arrive, stall or drain in time. Early bytes may not. Handshakes with dead hosts follow each other: when some have
   // stalled, the next ones begin. Slow workers always have outstanding bytes, few of which are on the wire.
@@ -54,6 +53,7 @@ class Budget {
   // Charges the bytes of an aborted call for drain_time(), since they may still arrive.
   void DrainAborted(TimePoint now, int64_t cost_bytes);
   void Drain(TimePoint now);
+  bool draining() const { return !draining_.empty(); }
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }
 
   void Set(int64_t bytes);  // charges above the new budget only drain

@@ -1,7 +1,6 @@
 #include "lib/scheduling/link_schedule.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -58,12 +57,18 @@ std::string NamesOf(const std::vector<TrafficClass>& classes) {
   return classes.empty() ? "none" : absl::StrJoin(classes, ", ", name);
 }
 
+// Returns null if the call waits or has ended.
+Call* FindOut(LiveCalls& calls, CallId id) {
+  Call* const call = calls.Find(id);
+  return call != nullptr && call->out() ? call : nullptr;
+}
+
 }  // namespace
 
 LinkSchedule::LinkSchedule(const ScheduleOptions& options)
     : options_(options),
       slots_(options_),
-      calls_(options_),
+      calls_(options_, breaches_),
       blocks_(calls_.blocks()),
       budget_(calls_.budget()),
       workers_(calls_.workers()),
@@ -72,13 +77,12 @@ LinkSchedule::LinkSchedule(const ScheduleOptions& options)
       observer_(calls_.observer()),
       admission_(options_, calls_),
       dispatcher_(calls_, admission_, slots_) {
-  assert(options.Validate().ok());
+  SLUICE_HOLDS(breaches_, options.Validate().ok());
 }
 
 absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
                                              std::vector<Action>& actions, std::vector<CallId>* ids,
                                              size_t traffic_class) {
-  assert(traffic_class < options_.class_count());
   if (absl::Status status = CheckSubmit(now, calls, deadline, traffic_class); !status.ok()) return status;
   Enter(now, actions);
   QueuedBlock& block = blocks_.Add(now_, deadline, traffic_class);
@@ -110,13 +114,12 @@ absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest req
   return block_id;
 }
 
-Call* LinkSchedule::FindOut(CallId id) {
-  Call* const call = calls_.Find(id);
-  return call != nullptr && call->out() ? call : nullptr;
-}
-
 absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
                                        size_t traffic_class) const {
+  if (traffic_class >= options_.class_count()) {
+    return absl::InvalidArgumentError(absl::StrCat("traffic_class: ", traffic_class,
+                                                   " is not below the number of classes: ", options_.class_count()));
+  }
   const auto count = static_cast<int64_t>(calls.size());
   if (count == 0) return absl::InvalidArgumentError("calls: the block is empty");
   if (count > options_.queue_limit) {
@@ -172,7 +175,7 @@ void LinkSchedule::Unpark(TimePoint now, CallId id, std::vector<Action>& actions
 
 void LinkSchedule::OnUnsent(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (Call* const call = FindOut(id); call != nullptr) {
+  if (Call* const call = FindOut(calls_, id); call != nullptr) {
     calls_.Unsend(*call, now_);
     OnCallGone(*call->block);
     Expire(actions);
@@ -182,7 +185,7 @@ void LinkSchedule::OnUnsent(TimePoint now, CallId id, std::vector<Action>& actio
 
 // Add the sizes: a response may have two blocks of headers, its head, and an error in the trailers.
 void LinkSchedule::OnHeaders(CallId id, int64_t wire_bytes) {
-  Call* const call = FindOut(id);
+  Call* const call = FindOut(calls_, id);
   if (call == nullptr || call->progress.was_ready || wire_bytes < 1) return;
   call->progress.header_wire_bytes += std::min(wire_bytes, kMaxResponseBytes);
 }
@@ -190,7 +193,7 @@ void LinkSchedule::OnHeaders(CallId id, int64_t wire_bytes) {
 void LinkSchedule::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions,
                            int64_t withheld_bytes) {
   Enter(now, actions);
-  if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) {
+  if (Call* const call = FindOut(calls_, id); call != nullptr && !call->progress.aborted) {
     calls_.TakeReady(*call, std::clamp<int64_t>(remaining_bytes, 0, kMaxResponseBytes),
                      std::clamp<int64_t>(withheld_bytes, 0, kMaxResponseBytes), now_);
   }
@@ -199,7 +202,7 @@ void LinkSchedule::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, st
 
 void LinkSchedule::OnReceived(TimePoint now, CallId id, int64_t bytes, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (Call* const call = FindOut(id); call != nullptr && bytes > 0) {
+  if (Call* const call = FindOut(calls_, id); call != nullptr && bytes > 0) {
     calls_.Receive(*call, std::min(bytes, kMaxResponseBytes), now_);
   }
   Admit(actions);
@@ -207,13 +210,14 @@ void LinkSchedule::OnReceived(TimePoint now, CallId id, int64_t bytes, std::vect
 
 void LinkSchedule::OnUnwanted(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) calls_.SetUnwanted(*call, now_);
+  if (Call* const call = FindOut(calls_, id); call != nullptr && !call->progress.aborted)
+    calls_.SetUnwanted(*call, now_);
   Admit(actions);
 }
 
 void LinkSchedule::OnFinished(TimePoint now, CallId id, CallEnd end, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (Call* const call = FindOut(id); call != nullptr) {
+  if (Call* const call = FindOut(calls_, id); call != nullptr) {
     QueuedBlock& block = *call->block;
     calls_.Finish(*call, end, now_);
     OnCallGone(block);

@@ -14,6 +14,7 @@
 #include "lib/scheduling/admission.h"
 #include "lib/scheduling/backlog.h"
 #include "lib/scheduling/batch_slots.h"
+#include "lib/scheduling/breaches.h"
 #include "lib/scheduling/dispatcher.h"
 #include "lib/scheduling/link_observer.h"
 #include "lib/scheduling/live_calls.h"
@@ -158,6 +159,7 @@ class LinkSchedule {
   // nothing has changed.
   absl::Status Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions);
 
+  Breaches& breaches() { return breaches_; }
   ScheduleState State() const;
   TrafficClassState ClassState(size_t traffic_class) const;
   LinkDemand Demand(TimePoint now) const;
@@ -178,9 +180,9 @@ class LinkSchedule {
   void EndBlock(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions);
   void Abort(Call& call, std::vector<Action>& actions);
   void OnCallGone(QueuedBlock& block);
-  Call* FindOut(CallId id);  // null if the call waits or has ended
 
   ScheduleOptions options_;
+  Breaches breaches_;
 
   TimePoint now_ = TimePoint::min();  // of the last event
   Backlog backlog_;

@@ -1,8 +1,9 @@
 #include "lib/scheduling/live_calls.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
+
+#include "lib/scheduling/schedule_invariants.h"
 
 namespace sluice {
 
@@ -16,10 +17,21 @@ bool HasShares(const ScheduleOptions& options) {
   return Grants(options) || options.policy == SchedulePolicy::kRolling;
 }
 
+// Charges the budget by `charge`, which is a grant, and checks that it had room.
+template <class Charge>
+void ChargeGrant(Budget& budget, Breaches& breaches, Charge charge) {
+  GrantSums sums{.limited = budget.limited(), .alone = budget.idle(), .charged_before_bytes = budget.in_flight_bytes()};
+  charge();
+  sums.charged_bytes = budget.in_flight_bytes();
+  sums.room_bytes = budget.room_bytes();
+  CheckGrant(sums, breaches);
+}
+
 }  // namespace
 
-LiveCalls::LiveCalls(const ScheduleOptions& options)
+LiveCalls::LiveCalls(const ScheduleOptions& options, Breaches& breaches)
     : options_(options),
+      breaches_(breaches),
       blocks_(options.class_count()),
       workers_(HasShares(options), options.class_count(), blocks_, laps_, outstanding_, queue_),
       budget_(options),
@@ -126,11 +138,13 @@ void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
   const int64_t granted_bytes = std::min(bytes, call.expected_bytes);
   order_.OnGranted(call, outstanding_.Cost(granted_bytes));
   SetPhase(call, Phase::kInFlight);
-  if (Grants(options_) && !call.block->ahead) {
-    outstanding_.GrantEarly(call, granted_bytes, now);
-  } else {
-    outstanding_.Grant(call, granted_bytes, now);
-  }
+  ChargeGrant(budget_, breaches_, [&] {
+    if (Grants(options_) && !call.block->ahead) {
+      outstanding_.GrantEarly(call, granted_bytes, now);
+    } else {
+      outstanding_.Grant(call, granted_bytes, now);
+    }
+  });
   Settle(call, now);
 }
 
@@ -185,7 +199,7 @@ void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
   if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
   // Nobody knows how much of a tunnel's window will be used, so its worker owes nothing.
   if (call.turn_of_tunnel()) call.progress.remaining_bytes = 0;
-  outstanding_.Grant(call, bytes, now);
+  ChargeGrant(budget_, breaches_, [&] { outstanding_.Grant(call, bytes, now); });
   Settle(call, now);
 }
 
@@ -290,20 +304,27 @@ void LiveCalls::End(Call& call, TimePoint now) {
   workers_.LookAt(worker, now);
 }
 
-void LiveCalls::Check() const {
-  [[maybe_unused]] const int64_t out =
-      blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady) + blocks_.calls(Phase::kInFlight);
-  assert(submitted_ == blocks_.waiting_calls() + out + ended_);
-  assert(sent_.size() == blocks_.calls(Phase::kSent) && sent_.stragglers() <= sent_.size());
-  assert(sent_.silent() >= 0 && sent_.silent() <= blocks_.calls(Phase::kInFlight));
-  assert(budget_.early_bytes() >= 0 && budget_.early_bytes() <= budget_.in_flight_bytes());
-  assert(out > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);
-  assert(out > 0 || (queue_.empty() && budget_.early_bytes() == 0));
-  assert((blocks_.size() == 0) == (blocks_.waiting_calls() + out == 0));
-  // Sum within the asserts: a release build need not.
-  assert(blocks_.AllWork().ungranted_calls == blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady));
-  assert(blocks_.AllWork().remaining_bytes >= 0);
-  assert(blocks_.size() > 0 || blocks_.AllWork().remaining_bytes == 0);
+void LiveCalls::Check() {
+  const ScheduleSums sums{.submitted_calls = submitted_,
+                          .ended_calls = ended_,
+                          .waiting_calls = blocks_.waiting_calls(),
+                          .sent_calls = blocks_.calls(Phase::kSent),
+                          .ready_calls = blocks_.calls(Phase::kReady),
+                          .in_flight_calls = blocks_.calls(Phase::kInFlight),
+                          .listed_sent_calls = sent_.size(),
+                          .straggling_calls = sent_.stragglers(),
+                          .silent_calls = sent_.silent(),
+                          .blocks = blocks_.size(),
+                          .has_turns = !queue_.empty(),
+                          .draining = budget_.draining(),
+                          .charged_bytes = budget_.in_flight_bytes(),
+                          .early_bytes = budget_.early_bytes(),
+                          .handshake_bytes = budget_.handshake_bytes(),
+                          .slow_bytes = budget_.slow_bytes()};
+  CheckSums(sums, breaches_);
+#ifndef NDEBUG
+  CheckWork(sums, blocks_.AllWork(), breaches_);
+#endif
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include "sluice/schedule.h"
 
 #include "lib/scheduling/block_queue.h"
+#include "lib/scheduling/breaches.h"
 #include "lib/scheduling/budget.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/grant_queue.h"
@@ -25,8 +26,8 @@ namespace sluice {
 // schedule. Not thread-safe.
 class LiveCalls {
  public:
-  explicit LiveCalls(const ScheduleOptions& options);  // which must outlive it
-  LiveCalls(const LiveCalls&) = delete;                // its parts refer to each other
+  LiveCalls(const ScheduleOptions& options, Breaches& breaches);  // which must outlive it
+  LiveCalls(const LiveCalls&) = delete;                           // its parts refer to each other
 
   void OnBudgetChanged(TimePoint now);
   void OnOptionsChanged(SchedulePolicy policy_before, TimePoint now);
@@ -71,7 +72,7 @@ class LiveCalls {
   ServiceOrder& order() { return order_; }
   LinkObserver& observer() { return observer_; }
 
-  void Check() const;  // asserts the invariants
+  void Check();  // the invariants; call it after each event
 
  private:
   using Phase = Call::Phase;
@@ -83,6 +84,7 @@ class LiveCalls {
   void SetPhase(Call& call, Phase phase);
 
   const ScheduleOptions& options_;
+  Breaches& breaches_;
   CallTable calls_;
   BlockQueue blocks_;
   QueuedWorkers workers_;  // outlives laps_ and queue_, which link workers

@@ -282,7 +282,15 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
       SendPacket(found->second->socket.native_handle(), message).IgnoreError();
     }
     Count();
+    ReportBreaches();
     if (const TimePoint next = shares_.NextTimer(); next < armed_for_) Arm(next);
+  }
+
+  void ReportBreaches() {  // with mutex_ held
+    const std::optional<InvariantBreach> breach = shares_.breaches().Take();
+    if (!breach.has_value()) return;
+    metrics_.CountBreaches(breach->breaches);
+    if (options_.on_invariant_breach) options_.on_invariant_breach(*breach);
   }
 
   void Fill(const ShareLease& lease, int64_t report_sent_ns, v1::LinkLease& message) const {  // with mutex_ held

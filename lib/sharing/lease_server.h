@@ -49,7 +49,8 @@ class LeaseServer : public prometheus::Collectable {
     std::optional<double> max_uid_weight;  // that all processes of one user may have together; none: any
     std::chrono::nanoseconds hello_timeout = std::chrono::seconds(5);  // a connection without a hello ends
     LinkDivider::Options shares;
-    std::function<void(const SharingEvent&)> on_event;  // called on the IO thread; may be null
+    std::function<void(const SharingEvent&)> on_event;                // called on the IO thread; may be null
+    std::function<void(const InvariantBreach&)> on_invariant_breach;  // like on_event
   };
 
   // Returns InvalidArgument that names the field, FailedPrecondition if another process serves on the socket,

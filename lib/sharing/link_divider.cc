@@ -1,7 +1,6 @@
 #include "lib/sharing/link_divider.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -353,12 +352,12 @@ void LinkDivider::Shrink(const std::vector<Client*>& served) {
 void LinkDivider::Grow(const std::vector<Client*>& served) {
   // Below 0 if an expired client returns and reports bytes in flight that were given to others since.
   int64_t free_bytes = options_.budget_bytes - entitled_bytes();
-  [[maybe_unused]] bool grown = false;
+  bool grown = false;
   for (Client* client : served) grown |= GrowOne(*client, free_bytes);
   for (auto& [id, client] : clients_) {
     if (client.alive && !client.hungry()) grown |= GrowOne(client, free_bytes);
   }
-  assert(!grown || entitled_bytes() <= options_.budget_bytes);
+  SLUICE_HOLDS(breaches_, !grown || entitled_bytes() <= options_.budget_bytes);
 }
 
 bool LinkDivider::GrowOne(Client& client, int64_t& free_bytes) {

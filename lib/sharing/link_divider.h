@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/scheduling/breaches.h"
 #include "lib/sharing/class_division.h"
 #include "lib/sharing/client_lease.h"
 #include "lib/sharing/link_turns.h"
@@ -62,6 +63,7 @@ class LinkDivider {
   void OnTimer(TimePoint now, std::vector<ShareLease>& leases);
   TimePoint NextTimer() const;  // TimePoint::max() if there is nothing to wait for
 
+  Breaches& breaches() { return breaches_; }
   const Options& options() const { return options_; }
   int64_t draining_bytes() const;  // bytes that may be on the way to clients that are gone
   int64_t entitled_bytes() const;  // all bytes that are not free, including the draining bytes
@@ -108,6 +110,7 @@ class LinkDivider {
   std::map<ClientId, Client> clients_;
   LinkTurns turns_;                // of clients_
   std::deque<Draining> draining_;  // by time
+  Breaches breaches_;
 };
 
 }  // namespace sluice

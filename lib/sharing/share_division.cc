@@ -36,7 +36,7 @@ std::vector<int64_t> DivideByWeight(int64_t bytes, const std::vector<ShareClaim>
   std::vector<int64_t> shares;
   shares.reserve(claims.size());
   for (const ShareClaim& claim : claims) shares.push_back(ShareAt(low, claim));
-  assert(SumAt(low, claims) <= bytes);
+  assert(SumAt(low, claims) <= bytes);  // in debug builds alone; LinkDivider checks the sum of the leases always
   return shares;
 }
 

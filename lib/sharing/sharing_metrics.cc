@@ -30,7 +30,8 @@ SharingMetrics::SharingMetrics(prometheus::Registry& registry)
       class_received_bytes_(Counters(registry, "sluice_sharing_class_received_bytes_total",
                                      "Bytes of responses of a class of traffic, of all processes that name it.")),
       refusals_(MakeCounters<3>(registry, "sluice_sharing_refusals_total", "Processes that were refused.", "reason",
-                                {"uid", "protocol", "full"})) {
+                                {"uid", "protocol", "full"})),
+      invariant_breaches_(MakeBreachCounter(registry)) {
   MakeBuildInfo(registry);
 }
 

@@ -34,6 +34,7 @@ class SharingMetrics {
   // Same, of a class of traffic.
   std::string LabelOfClass(const std::string& name);
   ApplicationCounters CountersOf(const std::string& label, const std::vector<std::string>& class_labels);
+  void CountBreaches(int64_t breaches) { invariant_breaches_.Increment(static_cast<double>(breaches)); }
   void CountRefusal(SharingRefusal reason) { refusals_[static_cast<size_t>(reason)]->Increment(); }
 
  private:
@@ -42,6 +43,7 @@ class SharingMetrics {
   prometheus::Family<prometheus::Counter>& expirations_;
   prometheus::Family<prometheus::Counter>& class_received_bytes_;
   const std::array<prometheus::Counter*, 3> refusals_;
+  prometheus::Counter& invariant_breaches_;
   std::set<std::string> labels_;
   std::set<std::string> class_labels_;
 };

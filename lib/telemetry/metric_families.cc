@@ -42,6 +42,11 @@ void MakeBuildInfo(prometheus::Registry& registry) {
       .Set(1);
 }
 
+prometheus::Counter& MakeBreachCounter(prometheus::Registry& registry) {
+  return MakeCounter(registry, "sluice_invariant_breaches_total",
+                     "Conditions on Sluice's own state that did not hold. Each is a defect of Sluice.");
+}
+
 prometheus::Histogram::BucketBoundaries TransferTimeBuckets() {
   return {1e-4, 2.5e-4, 5e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 7.5e-3, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1,
           0.15, 0.2,    0.25, 0.3,  0.4,    0.5,  0.75, 1,    1.5,    2,    3,     5,    10,   20,   30,    60};

@@ -46,6 +46,9 @@ prometheus::MetricFamily MakeFamily(prometheus::MetricType type, const std::stri
 // Makes sluice_build_info, which is always 1; its labels identify the build.
 void MakeBuildInfo(prometheus::Registry& registry);
 
+// Makes sluice_invariant_breaches_total, for state machines that check their invariants.
+prometheus::Counter& MakeBreachCounter(prometheus::Registry& registry);
+
 // Buckets in seconds, from 100 us to a minute, dense around the usual times of blocks and SRUs. The edges at 0.2 and
 // 0.25 separate transfers that waited for one TCP retransmission timeout (200 ms on Linux).
 prometheus::Histogram::BucketBoundaries TransferTimeBuckets();

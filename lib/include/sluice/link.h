@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/invariant_breach.h"
 #include "sluice/link_profile.h"
 #include "sluice/outlier_detection.h"
 #include "sluice/schedule.h"
@@ -91,6 +92,9 @@ class Link {
     bool watch_connections = true;
     // Called when faults of workers begin or end, on the link's thread; for logs. May be null.
     std::function<void(const std::vector<WorkerFaultChange>& changes)> on_worker_faults;
+    // Called when an invariant of the link does not hold, on the link's thread; for logs. May be null. Debug builds end
+    // instead.
+    std::function<void(const InvariantBreach& breach)> on_invariant_breach;
     // The registry for the metrics. Null: the link makes one.
     std::shared_ptr<prometheus::Registry> registry;
   };
@@ -115,9 +119,9 @@ class Link {
   // flight drain.
   // Returns InvalidArgument as Create does, and if any other option differs (names of classes, inline_callbacks,
   // callback_threads, threads, watch_connections, registry, stall_timeout, share); then nothing changes. The functions
-  // on_change, on_state and on_worker_faults stay as they are. With a new policy, calls that are out end as they began:
-  // nothing that was granted is taken back, and what left unscheduled is charged. A byte tunnel that was connected with
-  // the policy unscheduled stays unscheduled. Calls of Reconfigure must not overlap.
+  // on_change, on_state, on_worker_faults and on_invariant_breach stay as they are. With a new policy, calls that are
+  // out end as they began: nothing that was granted is taken back, and what left unscheduled is charged. A byte tunnel
+  // that was connected with the policy unscheduled stays unscheduled. Calls of Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

@@ -131,6 +131,10 @@ class HealthyTest(MonitoringTest):
         self.assertTrue(wanted)
         self.none_is_missing(wanted)
 
+    def test_no_invariant_is_breached(self):
+        for job in ("sluice-aggregator", "sluice-proxy", "sluice-link"):
+            self.assertEqual(self.prometheus.value(f'sluice_invariant_breaches_total{{job="{job}"}}'), 0, job)
+
     def test_every_expression_can_be_evaluated(self):
         for where, query in self.queries():
             with self.subTest(where):

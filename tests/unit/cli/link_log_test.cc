@@ -1,5 +1,6 @@
 #include "lib/cli/link_log.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,20 @@ TEST(WarnOfLargeBudgetTest, DoesNotWarnOfABudgetThatFitsOrOfAnUnknownBuffer) {
   EXPECT_EQ(LogOf({.bytes = 32 << 10, .floor_bytes = 32 << 10}), "");
   EXPECT_EQ(LogOf({}), "");
   EXPECT_EQ(LogOf({.bytes = 64 << 10, .floor_bytes = 64 << 10}, /*buffer_known=*/false), "");
+}
+
+TEST(BreachLogTest, LogsOneLineForEachPlace) {
+  ::testing::internal::CaptureStderr();
+  StartLogging();
+  EXPECT_TRUE(SetLogLevel("info").ok());
+  const auto log = BreachLog();
+  for (int i = 0; i < 3; ++i) log({.condition = "a >= 0", .file = "lib/a.cc", .line = 7, .breaches = 2});
+  log({.condition = "b >= 0", .file = "lib/a.cc", .line = 8, .breaches = 1});
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  EXPECT_THAT(text, HasSubstr("level=error"));
+  EXPECT_THAT(text, HasSubstr("condition=\"a >= 0\" place=lib/a.cc:7 breaches=2"));
+  EXPECT_THAT(text, HasSubstr("condition=\"b >= 0\" place=lib/a.cc:8 breaches=1"));
 }
 
 }  // namespace

@@ -11,12 +11,14 @@
 #include "prometheus/registry.h"
 #include "tests/has_code.h"
 #include "tests/unit/link/virtual_executor.h"
+#include "tests/unit/telemetry/scrape.h"
 
 namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
 using testing::HasCode;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // The schedule of a link with room for one large call at a time.
@@ -136,6 +138,35 @@ TEST_F(ScheduleRunTest, AStoppedRunCarriesOutNothing) {
   run_.Stop();
   run_.OnFinished(a_.id(), CallEnd::kArrived);
   EXPECT_THAT(actions_, ElementsAre("send a", "sent a"));
+}
+
+TEST_F(ScheduleRunTest, BreachesAreCountedAndReportedOnce) {
+  std::vector<std::string> reports;
+  run_.SetBreachWatcher([&](const InvariantBreach& breach) {
+    reports.push_back(absl::StrCat(std::string(breach.condition), ", ", breach.breaches));
+  });
+  const std::string metric = "\nsluice_invariant_breaches_total ";
+  Breaches breaches(Breaches::Response::kCount);
+  run_.ReportBreaches(breaches);
+  EXPECT_THAT(ScrapeText({&registry_}), HasSubstr(metric + "0\n"));
+  for (int i = 0; i < 3; ++i) SLUICE_HOLDS(breaches, i < 0);
+  run_.ReportBreaches(breaches);
+  run_.ReportBreaches(breaches);
+  EXPECT_THAT(ScrapeText({&registry_}), HasSubstr(metric + "3\n"));
+  EXPECT_THAT(reports, ElementsAre("i < 0, 3"));
+}
+
+// The constructor of the schedule checks its options, which breaks an invariant from outside.
+TEST_F(ScheduleRunTest, BreachesOfTheScheduleAreReportedAfterItsNextEventOrEndADebugBuild) {
+  ScheduleOptions invalid = Rolling();
+  invalid.queue_limit = 0;
+#ifdef NDEBUG
+  ScheduleRun run(executor_, invalid, metrics_);
+  run.Cancel(0);
+  EXPECT_THAT(ScrapeText({&registry_}), HasSubstr("\nsluice_invariant_breaches_total 1\n"));
+#else
+  EXPECT_DEATH(ScheduleRun(executor_, invalid, metrics_), "link_schedule.cc:[0-9]+: invariant does not hold: options");
+#endif
 }
 
 }  // namespace

@@ -198,6 +198,15 @@ TEST(ClassesOrderTest, AClassKeepsItsPartOfTheWindow) {
   EXPECT_EQ(link.state().waiting_calls, waiting);
 }
 
+TEST(ClassesOrderTest, ABlockOfAClassThatDoesNotExistIsRefused) {
+  LinkSchedule schedule(WithTwoClasses(GrantsOptions()));
+  std::vector<Action> actions;
+  const auto block = schedule.Submit(At(0ms), {{.response_bytes = 1}}, TimePoint::max(), actions, nullptr, 2);
+  EXPECT_TRUE(absl::IsInvalidArgument(block.status())) << block.status();
+  EXPECT_EQ(block.status().message(), "traffic_class: 2 is not below the number of classes: 2");
+  EXPECT_TRUE(actions.empty());
+}
+
 std::string Refusal(const ScheduleOptions& options) {
   const absl::Status status = options.Validate();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;

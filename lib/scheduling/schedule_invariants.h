@@ -43,7 +43,7 @@ struct GrantSums {
   int64_t room_bytes = 0;  // that may be charged: Budget::room_bytes
 };
 
-// Inline: a call would first write the sums to memory, which takes 2 % of the CPU time of a schedule.
+// Inline: a call would first write all sums to memory.
 [[gnu::always_inline]] inline void CheckSums(const ScheduleSums& s, Breaches& breaches) {
   SLUICE_HOLDS(breaches, s.early_bytes >= 0 && s.handshake_bytes >= 0 && s.slow_bytes >= 0);
   SLUICE_HOLDS(breaches, s.early_bytes + s.handshake_bytes + s.slow_bytes <= s.charged_bytes);

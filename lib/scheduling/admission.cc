@@ -131,9 +131,8 @@ TimePoint Admission::WaitsForRoomUntil(const Call& call, TimePoint now) const {
 bool Admission::MayAsk(const Call& call) const {
   const int64_t header_bytes = HeaderBytes();
   // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
-  // would delay that response further. A request that comes first must leave, though: after the windows of tunnels that
-  // fill the budget the next window is always ready, so no request would ever leave.
-  if (!queue_.empty() && budget_.idle() && order_.ReadyPrecedes(*call.block)) return false;
+  // would delay that response further.
+  if (!queue_.empty() && budget_.idle()) return false;
   // If nothing is in flight and only stragglers are out, no other event would make room later. So send one request,
   // however small the budget is.
   if (sent_.young() == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);

@@ -99,7 +99,7 @@ sluice::FanOutResult Trace(sluice::FanOut& shards, const adoption::CountRequest&
   const std::string span = "b7ad6b7169203331-01";
   // [snippet]
   sluice::FanOutOptions options;
-  options.metadata = {{"traceparent", trace + span}};  // of W3C; tracestate and baggage likewise
+  options.metadata = {{"traceparent", trace + span}};  // W3C trace context; tracestate, baggage likewise
   options.keep_response_metadata = true;
   const auto [result, responses] = shards.Collect(
       kCount, [&](size_t) { return request; }, options);

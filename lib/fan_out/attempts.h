@@ -59,7 +59,7 @@ class Attempts {
 
   explicit Attempts(size_t asks) { states_.reserve(asks); }
 
-  // Of the attempts, and of the FanOutLogic that has them.
+  // The breached invariants of the attempts, and of the FanOutLogic that has them.
   Breaches& breaches() { return breaches_; }
   size_t size() const { return states_.size(); }
   const State& operator[](size_t attempt) const { return states_[attempt]; }

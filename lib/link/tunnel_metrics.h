@@ -20,7 +20,7 @@ enum class TunnelTurnEnd { kSilence, kUnanswered, kPart, kClient };
 // (LinkMetrics::Tunnels). Used on the link's thread only; other threads may read the registry.
 class TunnelMetrics {
  public:
-  // What one tunnel adds to the gauges. No phase: the tunnel is not open.
+  // The share of one tunnel in the gauges. No phase: the tunnel is not open.
   struct Share {
     std::optional<TunnelTurns::Phase> phase;
     int64_t window_bytes = 0;  // of a turn

@@ -20,7 +20,7 @@ constexpr char kNoWorkerTunnels[] =
 constexpr char kLoop[] =
     "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule";
 
-// Of a literal.
+// Returns the endpoint that an IP address with a port names; empty for any other text.
 std::optional<TcpEndpoint> TcpEndpointOf(const std::string& text) {
   const absl::StatusOr<HostPort> parsed = ParseHostPort(text);
   if (!parsed.ok()) return std::nullopt;

@@ -32,7 +32,7 @@ struct ClientOrigin {
   bool local = false;                           // the client is on this host
   std::string peer;                             // the client's end, for errors and the log
   std::optional<uint32_t> user = std::nullopt;  // on a Unix socket
-  // What the connection is a tunnel to, without a request for it. kRoute: to `route`, whatever it carries.
+  // The far end of a connection that is a tunnel, without a request for it. kRoute: to `route`, whatever it carries.
   // kRedirected: to `route`, to which the client had connected before a redirect.
   enum class Opening { kRequest, kRoute, kRedirected };
   Opening opening = Opening::kRequest;

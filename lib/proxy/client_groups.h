@@ -26,7 +26,7 @@ class ClientGroup;
 enum class ClientLimit { kConnections, kCalls, kTargets };
 inline constexpr size_t kClientLimits = 3;
 
-// What a group of clients may have of a proxy's limits.
+// The parts of a proxy's limits that a group of clients may have.
 struct ClientShare {
   std::string name;   // of the group; empty: each client that the proxy can tell apart is a group of its own
   double weight = 1;  // its part of each limit, in proportion to the weights of the other groups
@@ -84,7 +84,7 @@ class ClientGroup {
     Charges idle;  // the one that is idle for the longest time first
     Charges busy;  // the newest last
   };
-  // What outlives the proxy, for the calls that do.
+  // The state that outlives the proxy, for the calls that do.
   struct Table {
     std::array<FairShares, kClientLimits> shares;
     std::vector<ClientGroup*> groups{nullptr};  // by index; null: the index is free, or kStrangers

@@ -16,8 +16,8 @@ namespace sluice {
 struct ClientOrigin;
 class ProxyLoop;
 
-// What the proxy knows of the client of one connection: its identity, its policy, and its group with the place of the
-// connection there. There is one for each client connection. Used on the link's thread only.
+// All that the proxy knows of the client of one connection: its identity, its policy, and its group with the place of
+// the connection there. There is one for each client connection. Used on the link's thread only.
 class ClientMembership {
  public:
   // `give_way` ends the connection, later: another client needs its place. `proxy` and `origin` must outlive it.
@@ -38,7 +38,7 @@ class ClientMembership {
   const std::shared_ptr<ClientGroup>& group() const { return group_; }
   // The workers, the class and the share of the client, by the current options.
   const std::shared_ptr<const ClientPolicies::Policy>& policy(const StreamSocket& socket);
-  // What the kernel or TLS says of the client, after Join: "uid 1001", or a name of its certificate. Empty: nothing.
+  // The name of the client by the kernel or TLS, after Join: "uid 1001", or a name of its certificate. Empty: nothing.
   const std::string& identity() const { return identity_; }
 
  private:

@@ -25,7 +25,7 @@ class PassedTunnel final : public ClientProtocol {
   // kOther: traffic of a local client to a host that is not a worker. It is not restricted. It is counted, because it
   // uses the same port.
   using Kind = TunnelKind;
-  // What has come of the tunnel before.
+  // The part of the tunnel that exists before this object.
   struct Beginning {
     std::unique_ptr<Tunnel> dialled;  // it is open; null: the tunnel connects to the target of the connection
     std::string spoken;               // bytes that came from it

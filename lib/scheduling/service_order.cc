@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// Of the time that the bytes of a block take: acknowledgements, late grants, and the bytes of others that have begun. A
-// block that is late by a little at its end has taken the time of another one for nothing.
+// A block takes this many times as long as its bytes: acknowledgements, late grants, and bytes of others that have
+// begun take time, too. A block that is late by a little at its end has taken the time of another one for nothing.
 constexpr double kOverhead = 1.125;
 
 template <class Event>

@@ -131,8 +131,9 @@ TimePoint Admission::WaitsForRoomUntil(const Call& call, TimePoint now) const {
 bool Admission::MayAsk(const Call& call) const {
   const int64_t header_bytes = HeaderBytes();
   // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
-  // would delay that response further.
-  if (!queue_.empty() && budget_.idle()) return false;
+  // would delay that response further. Without a lease that response needs no room, and the request must have its turn:
+  // after a window that fills the budget another one is ready, so that no request would ever leave.
+  if (!budget_.may_exceed() && !queue_.empty() && budget_.idle()) return false;
   // If nothing is in flight and only stragglers are out, no other event would make room later. So send one request,
   // however small the budget is.
   if (sent_.young() == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);

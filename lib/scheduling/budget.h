@@ -33,6 +33,8 @@ class Budget {
   // arrive, stall or drain in time. Early bytes may not. Handshakes with dead hosts follow each other: when some have
   // stalled, the next ones begin. Slow workers always have outstanding bytes, few of which are on the wire.
   bool idle() const { return in_flight_bytes_ == early_bytes_ + handshake_bytes_ + slow_bytes_; }
+  // Returns whether one grant may exceed the budget while nothing else is in flight. A lease may forbid it.
+  bool may_exceed() const { return may_exceed_; }
   // Returns whether `bytes` may go because nothing else is in flight. `beside_bytes` may arrive at any moment. They
   // must fit, too, but only if other processes have the rest of the link.
   bool HasRoomAlone(int64_t bytes, int64_t beside_bytes = 0) const {

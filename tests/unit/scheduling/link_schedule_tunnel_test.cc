@@ -20,6 +20,7 @@ namespace {
 
 using std::chrono_literals::operator""ms;
 using sluice::testing::HasCode;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -90,6 +91,17 @@ TEST_P(TunnelTurnTest, TurnsAndCallsShareTheBudget) {
   link_.Submit(At(0ms), {5000});
   EXPECT_EQ(link_.state().in_flight_bytes, 6000);
   EXPECT_EQ(link_.state().in_flight_calls + link_.state().ungranted_calls + link_.state().waiting_calls, 3);
+}
+
+// Such as on loopback, whose packets have 64 KB. Each window is alone, and another turn always waits.
+TEST_P(TunnelTurnTest, ACallHasItsTurnBetweenWindowsThatFillTheBudget) {
+  constexpr int64_t kFull = 20'000;
+  EXPECT_THAT(link_.AskForTurn(At(0ms), kFull), ElementsAre("grant 0 20000"));
+  link_.AskForTurn(At(0ms), kFull);
+  EXPECT_THAT(link_.Submit(At(0ms), {500}), IsEmpty());
+  link_.AskForTurn(At(0ms), kFull);
+  EXPECT_THAT(link_.Finish(At(1ms), 0), ElementsAre("grant 1 20000"));
+  EXPECT_THAT(link_.Finish(At(2ms), 1), Contains("send 2"));
 }
 
 TEST_P(TunnelTurnTest, ATurnDoesNotTakeAPlaceInTheQueue) {

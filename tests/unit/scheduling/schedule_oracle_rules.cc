@@ -435,7 +435,6 @@ bool ScheduleOracle::WindowIsOpen(const Call& call, int64_t stock) const {
 
 // The window is open, and the headers fit in addition to the granted bytes; or only silent workers are out.
 bool ScheduleOracle::MayAsk(const Call& call) const {
-  if (AnyTurn() && Alone()) return false;
   if (YoungHeaderBytes() == 0 && Alone()) return true;
   return WindowIsOpen(call, 0) && Fits(HeaderBytes() + HeaderCost());
 }

@@ -424,7 +424,11 @@ void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
   NoteContests(tag, cost);
   const size_t traffic_class = ClassOf(call);
   ClassRecord& record = classes_[traffic_class];
-  const std::vector<Turn> turns = OpenTurns(traffic_class);
+  std::vector<Turn> turns = OpenTurns(traffic_class);
+  // The worker of this call was open then. At the end of the event it may not be.
+  const auto is_own = [tag](const Turn& turn) { return turn.tag == tag; };
+  const auto own = std::find_if(turns_.begin(), turns_.end(), is_own);
+  if (own != turns_.end() && std::none_of(turns.begin(), turns.end(), is_own)) turns.push_back(*own);
   const Turn* const oldest = OldestTurn(turns);
   const bool overtakes =
       oldest != nullptr && oldest->tag != tag && AgeOf(calls_.at(oldest->tag).block) <= AgeOf(call.block);

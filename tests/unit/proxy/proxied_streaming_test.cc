@@ -232,9 +232,11 @@ TEST_F(ProxiedUploadsTest, ThoseThatDoNotFitEnd) {
   const auto ended = [&] {
     return std::count_if(uploads_.begin(), uploads_.end(), [](const auto* call) { return call->closed.has_value(); });
   };
-  EXPECT_TRUE(AwaitAt(hung_, *client_, [&] { return ended() >= kUploads - 16; }));
+  // The last uploads may end before the others have filled their windows.
+  EXPECT_TRUE(AwaitAt(hung_, *client_, [&] {
+    return ended() >= kUploads - 16 && Metric("sluice_proxy_held_request_bytes") > kFullBytes;
+  }));
   EXPECT_LE(Metric("sluice_proxy_held_request_bytes"), kHeldBytes);
-  EXPECT_GT(Metric("sluice_proxy_held_request_bytes"), kFullBytes);
   for (const auto* call : uploads_) {
     if (!call->closed.has_value()) continue;
     EXPECT_EQ(call->status(), "8");

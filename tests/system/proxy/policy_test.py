@@ -96,11 +96,11 @@ class PolicyTest(unittest.TestCase):
         self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         threading.Thread(target=serve, args=(self._listener,), daemon=True).start()
 
-    # A packet of loopback has 64 KB, and the windows of tunnels stay as wide once `unscheduled` has widened them. In a
-    # buffer of 64 KB each would fill it alone, and leave no room for the headers of a call.
+    # A packet of loopback has 64 KB, and the windows of tunnels stay as wide once `unscheduled` has widened them. Each
+    # fills the buffer alone, and calls must have their turns between them.
     def _write(self, policy):
         config = {"listen": f"unix:{self._folder}/socket", "admin": "127.0.0.1:0", "workers": ["127.0.0.0/8"],
-                  "link": {"capacity": "1gbit", "buffer": "1mb"}, "schedule": {"policy": policy},
+                  "link": {"capacity": "1gbit", "buffer": "64kb"}, "schedule": {"policy": policy},
                   "reload_interval": "0s", "log_level": "warning"}  # fmt: skip
         (self._folder / "config.json").write_text(json.dumps(config))
 

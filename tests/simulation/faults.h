@@ -50,6 +50,8 @@ enum class Fault {
   kEarlyBeside,   // bytes are granted early while another call of the worker waits for its grant
   kLateBlock,     // a fan-out cannot make its deadline any more
   kGaveWay,       // a response of it waits with a response of another fan-out
+  kSwitched,      // the policy changes while bytes are on the way
+  kScheduled,     // the same, from unscheduled
   // Faults of a proxy's clients.
   kHungClient,  // a call of a client that does not read
   kClientGone,  // the connection of a client is lost
@@ -102,6 +104,8 @@ inline constexpr std::array kFaultNames = {"hang",
                                            "early beside",
                                            "late block",
                                            "gave way",
+                                           "policy switched",
+                                           "schedule began",
                                            "hung client",
                                            "client gone",
                                            "tunnel pause",

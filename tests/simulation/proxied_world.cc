@@ -33,6 +33,7 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   DrawBadWorkers(dice, shape);
   if (dice.OneIn(2)) shape.tunnels = 1 + dice.Below(32);
   shape.tunnel_faults = dice.OneIn(2);
+  DrawSwitches(dice, shape);
   return shape;
 }
 

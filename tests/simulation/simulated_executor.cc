@@ -50,9 +50,9 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   // The handshake takes a round trip, and the worker's part of it crosses the port.
   void StartTls() {
     executor_.faults_.Count(Fault::kTlsHandshake);
-    executor_.oracle_.HandshakeBegins(source_, kTlsHandshakeBytes, executor_.Now());
-    executor_.events_.After(executor_.options_.delay, [self = shared_from_this()] {
-      self->listener_->worker->Handshake([self] {
+    const TimePoint charged_until = executor_.oracle_.HandshakeBegins(source_, kTlsHandshakeBytes, executor_.Now());
+    executor_.events_.After(executor_.options_.delay, [self = shared_from_this(), charged_until] {
+      self->listener_->worker->Handshake(charged_until, [self] {
         self->executor_.Ready(self->source_, [self] {
           if (self->events_ == nullptr) return;
           self->executor_.oracle_.HandshakeEnds(self->source_, HandshakeEnd::kArrived, self->executor_.Now());

@@ -18,10 +18,12 @@ constexpr int64_t kControlBytes = 8192;
 // A lap of a worker is long after this time if other calls wait for room. See Outstanding.
 constexpr int kLongLapRounds = 10;
 constexpr milliseconds kMinLongLap(10);
+constexpr size_t kMostSwitches = 8;
 
 }  // namespace
 
-SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(seed), shape(drawn) {
+SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn)
+    : dice(seed), shape(drawn), switches_(seed * 2 + 1) {
   DrawSchedule();
   budget_bytes = schedule.profile.buffer_bytes;
   delay = microseconds(dice.Between(10, 500));
@@ -38,7 +40,8 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   // they are charged as small ones. With `rolling`, a response that a slow worker has not begun holds its charge, as
   // with a hung worker.
   const bool granting = schedule.policy == SchedulePolicy::kGrants;
-  if (granting && shape.slow_workers > 0 && !shape.losses && !shape.large_heads && shape.tunnels == 0) {
+  const bool steady = granting && !shape.losses && !shape.large_heads && !shape.switches && shape.tunnels == 0;
+  if (steady && shape.slow_workers > 0) {
     bounds.part_bytes = budget_bytes / 3;
     bounds.long_lap = std::max<TimePoint::duration>(kLongLapRounds * round, kMinLongLap) + milliseconds(1);
   }
@@ -54,6 +57,39 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   AddWorkers();
   oracle->SetLoadOf([this](size_t worker) { return loop->schedule().Load(static_cast<uint32_t>(worker) + 1); });
   DrawRates();
+  if (!shape.switches) return;
+  switches_left_ = 1 + switches_.Below(kMostSwitches);
+  SwitchLater();
+}
+
+// A switch changes the policy of the schedule, and nothing else.
+void SimulatedNetwork::SwitchLater() {
+  if (switches_left_-- == 0) return;
+  events.After(microseconds(switches_.Between(0, switches_.OneIn(2) ? 5000 : 500'000)), [this] {
+    Switch();
+    SwitchLater();
+  });
+}
+
+// Tunnels stay scheduled: the port charges all of their packets.
+void SimulatedNetwork::Switch() {
+  std::vector<SchedulePolicy> others;
+  for (const SchedulePolicy policy :
+       {SchedulePolicy::kUnscheduled, SchedulePolicy::kRolling, SchedulePolicy::kGrants}) {
+    const bool possible = policy != SchedulePolicy::kUnscheduled || shape.tunnels == 0;
+    if (possible && policy != schedule.policy) others.push_back(policy);
+  }
+  if (loop->schedule().State().in_flight_bytes > 0) {
+    faults.Count(Fault::kSwitched);
+    if (schedule.policy == SchedulePolicy::kUnscheduled) faults.Count(Fault::kScheduled);
+  }
+  schedule.policy = others[switches_.Below(others.size())];
+  unscheduled_ = unscheduled_ || schedule.policy == SchedulePolicy::kUnscheduled;
+  Note(static_cast<uint64_t>(schedule.policy));
+  executor->Turn([this] {
+    oracle->SetPolicy(schedule.policy);
+    if (const absl::Status status = loop->Reconfigure(schedule); !status.ok()) Breach(std::string(status.message()));
+  });
 }
 
 void SimulatedNetwork::AddWorkers() {
@@ -169,7 +205,7 @@ void SimulatedNetwork::CheckPort(uint64_t stalls) {
   }
   // Responses that were given up must arrive while the budget is charged for them, unless a worker or the network is
   // late. Control bytes, which are not charged, may be ahead of them in the port.
-  if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0 || stalls > 0) return;
+  if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0 || stalls > 0 || unscheduled_) return;
   const std::chrono::duration<double> control_time(kControlBytes / schedule.profile.capacity_bytes_per_second);
   if (port->latest() <= control_time) return;
   Breach(absl::StrCat("bytes of a call that was given up came ", port->latest() / microseconds(1),

@@ -65,11 +65,16 @@ struct SimulatedNetwork {
   void DrawSchedule();
   void AddWorkers();
   void DrawRates();
+  void SwitchLater();
+  void Switch();
 
   void CheckPort(uint64_t stalls);
 
   // Number of packets in the charge of the budget for which the port had no room.
   int64_t overflows_ = 0;
+  Dice switches_;  // of the policy
+  size_t switches_left_ = 0;
+  bool unscheduled_ = false;  // at any time so far
 };
 
 }  // namespace sluice::testing

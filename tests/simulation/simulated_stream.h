@@ -24,10 +24,11 @@ namespace sluice::testing {
 // timeout. The other direction only has a delay.
 class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
  public:
-  // Returns the time until which the client charges its budget for DATA of these streams.
+  // Returns the time until which the client charges its budget for headers and DATA of these streams, or for other
+  // bytes if there are none.
   using ChargedUntil = std::function<TimePoint(const std::vector<uint32_t>& streams)>;
-  // The path to the aggregator. `uplink` and `port` must outlive the pipe. Without `charged_until` the pipe carries no
-  // HTTP/2.
+  // The path to the aggregator. `uplink` and `port` must outlive the pipe. Without `charged_until` the client always
+  // charges its budget.
   struct Way {
     SimulatedUplink& uplink;
     SimulatedPort& port;
@@ -42,13 +43,15 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
         on_bytes_(std::move(on_bytes)),
         on_end_(std::move(on_end)) {}
 
-  void Write(std::string bytes) {
+  void Write(absl::string_view bytes, bool framed = true) {
     for (size_t begin = 0; begin < bytes.size(); begin += kPayloadBytes) {
-      Packet packet{.bytes = bytes.substr(begin, kPayloadBytes)};
-      packet.streams = StreamsIn(packet.bytes);
+      Packet packet{.bytes = std::string(bytes.substr(begin, kPayloadBytes))};
+      if (framed) packet.streams = StreamsIn(packet.bytes);
       Leave(std::move(packet));
     }
   }
+  // Writes bytes that are no HTTP/2, between two frames.
+  void WriteUnframed(absl::string_view bytes) { Write(bytes, false); }
   // Ends the connection for the other side, after all bytes that were written.
   void End(absl::Status why) { Leave({.end = std::move(why), .last = true}); }
   // Stops all delivery: the receiver is gone.
@@ -65,7 +68,7 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
 
   struct Packet {
     std::string bytes;
-    std::vector<uint32_t> streams;  // streams with DATA in the packet
+    std::vector<uint32_t> streams;  // streams with headers or DATA in the packet
     absl::Status end;
     bool last = false;
   };
@@ -74,7 +77,10 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
     std::vector<uint32_t> streams;
     if (!way_.has_value() || way_->charged_until == nullptr) return streams;
     frames_.Read(
-        bytes, [] {},
+        bytes,
+        [&] {
+          if (frames_.type() == FrameReader::kHeaders) streams.push_back(frames_.stream());
+        },
         [&](absl::string_view data) {
           if (!data.empty()) streams.push_back(frames_.stream());
         });
@@ -106,7 +112,7 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
         ++in_port_;
         // The port is first in, first out, and no packet of this stream overtakes a lost one.
         SimulatedPort::Packet sent{.bytes = BytesOf(*packet), .slow = way_->uplink.slow()};
-        if (!packet->streams.empty()) {
+        if (way_->charged_until != nullptr) {
           sent.charged_until = [self = shared_from_this(), packet] {
             return self->way_->charged_until(packet->streams);
           };

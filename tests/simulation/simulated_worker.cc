@@ -153,7 +153,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     if (fault == Fault::kRefused) refuse_next_ = true;
     if (fault == Fault::kGoAway) session()->GoAway(Http2Error::kNoError);
     if (fault == Fault::kGarbage) {
-      wire_.to_client->Write("this is not HTTP/2, and nobody said it was");
+      wire_.to_client->WriteUnframed("this is not HTTP/2, and nobody said it was");
       return;
     }
     if (fault != Fault::kEarlyHeaders) {
@@ -228,18 +228,20 @@ SimulatedWorker::Wire SimulatedWorker::Accept(SimulatedPipe::ChargedUntil charge
   return wire;
 }
 
-void SimulatedWorker::Handshake(std::function<void()> on_done) {
-  process_.Run([this, on_done = std::move(on_done)] {
+void SimulatedWorker::Handshake(TimePoint charged_until, std::function<void()> on_done) {
+  process_.Run([this, charged_until, on_done = std::move(on_done)] {
     const auto bytes = static_cast<size_t>(dice_.Between(1500, kMaxHandshakeBytes));
     const auto missing = std::make_shared<size_t>(bytes);
     const auto pipe = std::make_shared<SimulatedPipe>(
-        events_, SimulatedPipe::Way{uplink_, port_}, options_.delay,
+        events_,
+        SimulatedPipe::Way{uplink_, port_, [charged_until](const std::vector<uint32_t>&) { return charged_until; }},
+        options_.delay,
         [missing, on_done](absl::string_view part) {
           *missing -= part.size();
           if (*missing == 0) on_done();
         },
         [](const absl::Status&) {});
-    pipe->Write(std::string(bytes, 'c'));
+    pipe->WriteUnframed(std::string(bytes, 'c'));
   });
 }
 

@@ -50,8 +50,9 @@ class SimulatedWorker {
   Wire Accept(SimulatedPipe::ChargedUntil charged_until, std::function<void(absl::string_view)> on_bytes,
               std::function<void(absl::Status)> on_end);
 
-  // Sends the server's part of a TLS handshake; `on_done` runs once all of it has crossed the port.
-  void Handshake(std::function<void()> on_done);
+  // Sends the server's part of a TLS handshake, for which the client charges its budget until then; `on_done` runs once
+  // all of it has crossed the port.
+  void Handshake(TimePoint charged_until, std::function<void()> on_done);
 
   void set_faulty(bool faulty) { faulty_ = faulty; }
   void set_failing(bool failing) { failing_ = failing; }  // ends every call with an error

@@ -38,6 +38,7 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
     if (dice.OneIn(32)) shape.dead_addresses = 200 + dice.Below(2801);
     shape.hurried = dice.OneIn(4);
   }
+  DrawSwitches(dice, shape);
   return shape;
 }
 

@@ -31,7 +31,7 @@ uint32_t Number(const char* bytes) {
 
 WireOracle::WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, size_t workers)
     : profile_(schedule.profile),
-      granting_(schedule.policy == SchedulePolicy::kGrants),
+      policy_(schedule.policy),
       budget_bytes_(budget_bytes),
       drain_time_(absl::ToChronoNanoseconds(
           profile_.propagation_rtt +
@@ -63,7 +63,9 @@ void WireOracle::Sent(ConnectionId id, absl::string_view bytes, TimePoint now) {
 void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePoint now) {
   const uint32_t id = frame.stream();
   if (frame.type() == FrameReader::kHeaders) {
-    connection.streams.try_emplace(id).first->second.opened_at = now;
+    Stream& stream = connection.streams.try_emplace(id).first->second;
+    stream.opened_at = now;
+    stream.unbounded = stream.unbounded || !scheduled();
     if (id == kLastStream) ++last_streams_;
     return;
   }
@@ -159,8 +161,9 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
   const int64_t granted_bytes = std::max<int64_t>(bytes - prefix_bytes, 0);
   if (granted_bytes > 0) granted_ = true;
   if (granted_bytes > 0) stream.granted_in_turn = true;
+  if (granted_bytes > 0 && !scheduled()) stream.unbounded = true;
   if (granted_bytes > kRoomBytes) workers_[connection.worker].granted = true;
-  if (granting_ && !stream.ready && granted_bytes > 0) {
+  if (granting() && !stream.ready && granted_bytes > 0) {
     stream.early_bytes += granted_bytes;
     const auto waits = [this](const auto& other) {
       return other.second.ready && other.second.rest_bytes > 0 && Outstanding(other.second) == 0;
@@ -212,9 +215,12 @@ TimePoint WireOracle::StreamChargedUntil(ConnectionId id, uint32_t stream) const
   return found == drained->second.streams.end() ? drained->second.connection : found->second;
 }
 
-void WireOracle::HandshakeBegins(ConnectionId id, int64_t bytes, TimePoint now) {
+TimePoint WireOracle::HandshakeBegins(ConnectionId id, int64_t bytes, TimePoint now) {
+  handshakes_.erase(id);
+  if (!scheduled()) return TimePoint();
   handshakes_[id] = {.since = now, .cost_bytes = Cost(bytes)};
   handshake_began_ = true;
+  return TimePoint::max();
 }
 
 void WireOracle::HandshakeEnds(ConnectionId id, HandshakeEnd end, TimePoint now) {
@@ -257,7 +263,7 @@ void WireOracle::EndTurn(TimePoint now) {
     charged_bytes += draining.bytes;
     if (draining.slow) slow_bytes += draining.bytes;
   }
-  if (granted && granting_ && load_of_ != nullptr) CheckLateBlocks(now);
+  if (granted && granting() && load_of_ != nullptr) CheckLateBlocks(now);
   int64_t early_bytes = 0;
   for (auto& [id, connection] : connections_) {
     Worker& worker = workers_[connection.worker];
@@ -267,7 +273,8 @@ void WireOracle::EndTurn(TimePoint now) {
       const int64_t charge = Charge(stream);
       early_bytes += early;
       charged_bytes += charge;
-      const int64_t sure = stream.stalled ? 0 : Cost(Outstanding(stream) - stream.early_bytes - stream.unsure_bytes);
+      const int64_t sure =
+          stream.stalled || stream.unbounded ? 0 : Cost(Outstanding(stream) - stream.early_bytes - stream.unsure_bytes);
       worker.charged_bytes += sure;
       stream.ready_in_turn = stream.granted_in_turn = false;
       if (worker.was_slow) slow_bytes += charge - early;
@@ -382,16 +389,17 @@ int64_t WireOracle::Owed(const Stream& stream) const {
   return stream.window_bytes + stream.prefix_bytes - kRoomBytes;
 }
 int64_t WireOracle::EarlyCost(const Stream& stream) const {
-  return Cost(std::min(stream.early_bytes, Outstanding(stream)));
+  return stream.unbounded ? 0 : Cost(std::min(stream.early_bytes, Outstanding(stream)));
 }
 
 int64_t WireOracle::Charge(const Stream& stream) const {
+  if (stream.unbounded) return 0;
   return stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
 }
 
-// Returns whether all granted bytes have stalled, so the schedule charges none of them.
+// Returns whether the schedule charges no granted bytes: all have stalled, or nothing bounds them.
 bool WireOracle::IsForgotten(const Stream& stream) const {
-  return stream.stalled && EarlyCost(stream) == 0;
+  return stream.unbounded || (stream.stalled && EarlyCost(stream) == 0);
 }
 
 // Returns whether the stream holds more than bytes that are, or may be, early. All early bytes together are at most a

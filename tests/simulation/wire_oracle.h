@@ -29,6 +29,10 @@ class WireOracle {
   // The schedule must be rolling or grants, with a constant budget.
   WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, size_t workers);
 
+  // The policy changes; call it before the schedule changes. Calls that were sent or granted bytes while it was
+  // unscheduled count nowhere: nothing bounds them.
+  void SetPolicy(SchedulePolicy policy) { policy_ = policy; }
+
   using ConnectionId = uint64_t;
   void Opened(ConnectionId connection, size_t worker);
   void Sent(ConnectionId connection, absl::string_view bytes, TimePoint now);  // by the client
@@ -42,9 +46,10 @@ class WireOracle {
   void EndTurn(TimePoint now);
 
   // HandshakeBegins reports a SYN to a host, or the beginning of a TLS handshake, of which `bytes` cross the port. It
-  // ends when the handshake is complete, or when the client gives it up.
+  // ends when the handshake is complete, or when the client gives it up. HandshakeBegins returns the time until which
+  // the client charges its budget: always, or never while it is unscheduled.
   enum class HandshakeEnd { kArrived, kGivenUp };
-  void HandshakeBegins(ConnectionId connection, int64_t bytes, TimePoint now);
+  TimePoint HandshakeBegins(ConnectionId connection, int64_t bytes, TimePoint now);
   void HandshakeEnds(ConnectionId connection, HandshakeEnd end, TimePoint now);
 
   // Sets the function that returns the schedule's view of a worker: its share, and whether it is slow. The outstanding
@@ -77,8 +82,9 @@ class WireOracle {
     std::string prefix;          // the received part of the next length prefix
     uint32_t rest_bytes = 0;     // of the current message
     bool stalled = false;
-    TimePoint since;      // the start of its stall timer
-    std::string request;  // the received part of its message
+    bool unbounded = false;  // sent or granted bytes while unscheduled
+    TimePoint since;         // the start of its stall timer
+    std::string request;     // the received part of its message
     Question question;
     TimePoint opened_at;
     TimePoint ready_at;
@@ -131,6 +137,8 @@ class WireOracle {
   void Drain(const Connection& connection, Stream& stream, TimePoint now);
   void CheckLateBlocks(TimePoint now);
   bool CouldBeGranted(const Connection& connection, const Stream& stream) const;
+  bool granting() const { return policy_ == SchedulePolicy::kGrants; }
+  bool scheduled() const { return policy_ != SchedulePolicy::kUnscheduled; }
   int64_t HandshakeBytes(TimePoint now, bool began);
   void LookAt(size_t worker);
   void CheckShares();
@@ -147,7 +155,7 @@ class WireOracle {
   int64_t Cost(int64_t bytes) const;
 
   const LinkProfile profile_;
-  const bool granting_;
+  SchedulePolicy policy_;
   const int64_t budget_bytes_;
   const std::chrono::nanoseconds drain_time_;
   const std::chrono::nanoseconds stall_time_;

@@ -133,6 +133,32 @@ TEST_F(WireOracleTest, OneCallAloneMayHaveMoreThanTheBudget) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
+TEST_F(WireOracleTest, CallsOfTheTimeWithoutAScheduleCountNowhere) {
+  oracle_.SetPolicy(SchedulePolicy::kUnscheduled);
+  AskAndBeReady(1);
+  AskAndBeReady(3);
+  Send(Grant(1, 100'000) + Grant(3, 100'000));
+  oracle_.HandshakeBegins(100, 20'000, now_);
+  oracle_.HandshakeBegins(101, 20'000, now_);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {1, 3}), TimePoint());
+  oracle_.SetPolicy(SchedulePolicy::kGrants);
+  AskAndBeReady(5);
+  Send(Reset(1) + Grant(5, 30'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {1, 3}), TimePoint());
+}
+
+TEST_F(WireOracleTest, FindsGrantsThatDoNotFitOnceTheScheduleBegins) {
+  AskAndBeReady(1);
+  oracle_.SetPolicy(SchedulePolicy::kUnscheduled);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  oracle_.SetPolicy(SchedulePolicy::kGrants);
+  AskAndBeReady(3);
+  Send(Grant(1, 20'000) + Grant(3, 20'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
+}
+
 TEST_F(WireOracleTest, FindsEarlyBytesAboveAThird) {
   Send(Request(1) + Grant(1, 5'000));
   EXPECT_THAT(EndTurn(), IsEmpty());

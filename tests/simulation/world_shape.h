@@ -24,6 +24,7 @@ struct WorldShape {
   bool hurried = false;        // fan-outs come faster than the link can take, and half of them have short deadlines
   size_t tunnels = 0;          // of clients, through the proxy, each to a byte worker of its own
   bool tunnel_faults = false;  // their clients and workers pause, stop, and disappear
+  bool switches = false;       // the policy changes while calls are out
 };
 
 // Adds workers that are neither healthy nor hung, in half of the worlds.
@@ -33,6 +34,11 @@ inline void DrawBadWorkers(Dice& dice, WorldShape& shape) {
   shape.rates_change = dice.OneIn(2);
   shape.pauses = dice.OneIn(4);
   shape.large_heads = dice.OneIn(6);
+}
+
+// Lets the policy change in one of eight worlds. Call it last: the other draws of a seed stay as they are.
+inline void DrawSwitches(Dice& dice, WorldShape& shape) {
+  shape.switches = !shape.storm && dice.OneIn(8);
 }
 
 }  // namespace sluice::testing

@@ -18,7 +18,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Where a flag writes: a field of a config. It finds the message at each write, because a config file may replace it,
+// The field of a config that a flag writes. It finds the message at each write, because a config file may replace it,
 // and because a message that no flag writes must stay absent. A plain value; the config must outlive it.
 class FlagTarget {
  public:

@@ -59,9 +59,9 @@ class StreamSocket {
   // Stops or resumes OnBytes. Bytes that arrive while it is stopped stay in the kernel, whose window then stops the
   // peer.
   virtual void SetReading(bool reading) = 0;
-  // Changes the receive window of an open TCP connection, for bytes that are read from now on. What was advertised
-  // cannot be taken back, and must have been read or have come before the window is made smaller: otherwise the kernel
-  // drops it. Does nothing to other streams.
+  // Changes the receive window of an open TCP connection, for bytes that are read from now on. Bytes that were
+  // advertised cannot be taken back. They must have come or have been read before the window is made smaller: otherwise
+  // the kernel drops them. Does nothing to other streams.
   virtual void SetReceiveWindow(int /*bytes*/) {}
   // Describes an open TCP connection; nothing for other streams.
   virtual std::optional<TcpSocket> Tcp() const = 0;

@@ -87,7 +87,7 @@ size_t MaxAttempts(const ForwardedHead& head, const ProxyOptions& options) {
 }
 
 // Clients reset a stream at its deadline. Their time begins when they send the request, and ours when it comes, so
-// their reset comes a little before our deadline. Of a short time, the little is a tenth.
+// their reset comes before our deadline, by at most 10 ms, or a tenth of a short time.
 bool IsResetAtDeadline(const StreamEnd& end, TimePoint began, TimePoint deadline, TimePoint now) {
   const auto early = std::min<TimePoint::duration>(std::chrono::milliseconds(10), (deadline - began) / 10);
   return end.kind == StreamEnd::Kind::kReset && now >= deadline - early;

@@ -31,7 +31,7 @@ enum class ProxyConnection {
   kUnreachable,      // the target of CONNECT cannot be looked up or reached
 };
 
-// Where a forwarded tunnel leads: to a worker, without or with turns in the schedule, or to a host that is no worker.
+// The other end of a forwarded tunnel: a worker, without or with turns in the schedule, or a host that is not a worker.
 enum class TunnelKind { kWorker, kScheduled, kOther };
 
 // The metrics of a proxy, in addition to the metrics of its link. There is one for each proxy. Used on the link's
@@ -57,7 +57,7 @@ class ProxyMetrics {
   void CountStuckCall() { stuck_calls_->Increment(); }
   // A client of the group was refused at a limit, or gave way. `reason` is "cap", "share" or "gave_way".
   void CountGroupRefusal(const std::string& group, absl::string_view limit, absl::string_view reason);
-  // What a group uses of a limit, and what it may use at least while others need more.
+  // Sets the part of a limit that a group uses, and the part that it may always use.
   void SetGroupUse(const std::string& group, absl::string_view limit, int64_t used, int64_t share);
   void DropGroup(const std::string& group);  // its use
   void CountIdleEnd() { idle_ends_->Increment(); }

@@ -33,7 +33,7 @@ class TunnelTurns {
   static constexpr int64_t kSmallPieceBytes = 128;
 
   enum class Phase { kQuiet, kWaiting, kTurn, kHeld };
-  // What the owner must do after an event.
+  // The step that the owner must take after an event.
   enum class Step {
     kNothing,
     kAsk,  // Ask for a turn. If the tunnel has one, it ends: its window is passed on if the new turn begins at once.

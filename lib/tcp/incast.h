@@ -27,7 +27,7 @@ enum class IncastReason {
   kLittleTraffic,     // not sure
 };
 
-// What the watch of one flow showed.
+// The result of the watch of one flow.
 struct FlowFinding {
   TcpFlow flow;
   IncastVerdict verdict = IncastVerdict::kNotSure;

@@ -50,7 +50,8 @@ bool IsLoopback(const boost::asio::ip::address& address) {
          (v6.is_v4_mapped() && boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, v6).is_loopback());
 }
 
-// Of a Host header, with or without a port. A client without the header is no browser.
+// Returns whether a Host header, with or without a port, names an address or localhost. A client without the header is
+// not a browser.
 bool IsAddressOrLocalhost(std::string host) {
   const bool bracketed = !host.empty() && host.front() == '[';
   if (const size_t end = bracketed ? host.find(']') : host.rfind(':'); end != std::string::npos) {

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// Who the other side of an accepted connection is. A plain value.
+// The identity of the other side of an accepted connection. A plain value.
 struct PeerIdentity {
   std::vector<std::string> dns_names;  // of the subjectAltName of its certificate, which an authority has signed
   std::vector<std::string> uris;

@@ -50,7 +50,7 @@ GeneralNames AlternativeNames(const X509* certificate) {
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
 }
 
-// Of a DNS name or URI.
+// Returns the text of a DNS name or URI.
 absl::string_view TextOf(const GENERAL_NAME& name) {
   const ASN1_STRING* const text = name.type == GEN_DNS ? name.d.dNSName : name.d.uniformResourceIdentifier;
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)), static_cast<size_t>(ASN1_STRING_length(text))};

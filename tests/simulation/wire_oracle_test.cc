@@ -237,7 +237,7 @@ TEST_F(WireOracleTest, LengthPrefixesAreNoProgress) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
-// Of three granted bytes one comes, and then a prefix, which leaves no more of the window than its room.
+// One of three granted bytes comes, and then a prefix, which leaves no more of the window than its room.
 TEST_F(WireOracleTest, AStallLastsWhilePrefixesFillTheWindow) {
   const std::string prefix("\0\0\0\0\1", 5);
   Send(Request(1));

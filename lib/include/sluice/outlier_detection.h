@@ -30,8 +30,8 @@ struct OutlierDetection {
   // the next shorter again.
   absl::Duration base_ejection_time = absl::Seconds(30);
   absl::Duration max_ejection_time = absl::Seconds(300);  // above 0
-  // Maximum share of the workers that are ejected at a time, 0 to 100. Of three workers or more, one may always be
-  // ejected unless it is 0, and the last worker never.
+  // Maximum share of the workers that are ejected at a time, 0 to 100. Unless it is 0, one of three or more
+  // workers may always be ejected. The last worker never is.
   int64_t max_ejection_percent = 10;
 
   // Returns InvalidArgument that names the field, the value and the bound.

@@ -38,20 +38,21 @@ void AddNamespaceFamilies(const TcpExt& ext, std::vector<MetricFamily>& families
   const uint64_t without_feedback = ext.rtos - std::min(ext.rtos, ext.rtos_after_feedback);
   families.push_back(MakeFamily(MetricType::Counter, "sluice_worker_tcp_losses_total",
                                 "Losses, by what the receiver told of them: nothing (the whole window was lost and a "
-                                "retransmission timeout passed), something, or nothing until a tail-loss probe. Of the "
-                                "network namespace.",
+                                "retransmission timeout passed), something, or nothing until a tail-loss probe. Counts "
+                                "the whole network namespace.",
                                 "feedback",
                                 {{"none", without_feedback},
                                  {"some", ext.fast_recoveries + ext.rtos_after_feedback},
                                  {"probe", ext.tail_loss_recoveries}}));
   families.push_back(MakeFamily(MetricType::Counter, "sluice_worker_tcp_lost_retransmits_total",
-                                "Retransmitted packets that were lost again. Of the network namespace.",
+                                "Retransmitted packets that were lost again, in the whole network namespace.",
                                 ext.lost_retransmits));
   families.push_back(MakeFamily(MetricType::Counter, "sluice_worker_tcp_spurious_rtos_total",
-                                "Retransmission timeouts although nothing was lost. Of the network namespace.",
+                                "Retransmission timeouts although nothing was lost, in the whole network namespace.",
                                 ext.spurious_rtos));
   families.push_back(MakeFamily(MetricType::Counter, "sluice_worker_tcp_loss_probes_total",
-                                "Tail-loss probes that were sent. Of the network namespace.", ext.tail_loss_probes));
+                                "Tail-loss probes that were sent, in the whole network namespace.",
+                                ext.tail_loss_probes));
 }
 
 }  // namespace

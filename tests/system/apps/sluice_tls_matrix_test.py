@@ -81,7 +81,7 @@ ASKED = "SERVER ended the connection after it asked for a certificate of this cl
 REFUSED = r'msg="a client\'s TLS handshake has failed" .*reason="'
 NAMES = "localhost, 127.0.0.1, spiffe://example/"
 
-# Of a client of this project that calls a worker or an aggregator.
+# The faults between a client of this project and a worker or an aggregator.
 FAULTS = (
     Fault("server expired", SERVED, r"the certificate of SERVER expired at 20\d\d-", server={"identity": "expired"}),
     Fault("server of an unknown authority", SERVED,
@@ -106,7 +106,8 @@ FAULTS = (
     Fault("client with TLS", ("plaintext",), "SERVER: the other side does not speak TLS", {"ca": "authority"}),
 )  # fmt: skip
 
-# Of a stock client that calls the proxy: gRPC, whose errors name no reason, and Python's TLS, which asks for a tunnel.
+# The faults between a stock client and the proxy: gRPC, whose errors name no reason, and Python's TLS, which asks for a
+# tunnel.
 LISTENER_FAULTS = (
     Fault("server expired", MUTUAL, "certificate verify failed(: certificate has expired)?", server={"identity": "expired"}),
     Fault("server of an unknown authority", MUTUAL, "certificate verify failed(: self-signed certificate in)?",
@@ -252,7 +253,7 @@ class Caller:
     def __init__(self, programs, data):
         self._programs = programs
         self._data = data
-        # Who calls these servers in plaintext receives the bytes that all others must receive.
+        # A call of these servers in plaintext returns the bytes that all other calls must return.
         self._manifests = {FILE: self._read_manifest(programs.server("mid-level").addresses[0], FILE),
                            PART: self._read_manifest(programs.server("worker").addresses[0], PART)}  # fmt: skip
 

@@ -38,7 +38,7 @@ _JOBS = {
     "Proxy": ["sluice-proxy"],
     "Both": ["sluice-aggregator", "sluice-worker", "sluice-proxy"],
 }
-# Of the programs, the proxy alone has classes of traffic. The library has them, too.
+# The proxy is the only program that has classes of traffic. The library has them, too.
 _CLASSES = re.compile(r"sluice_class_")
 
 

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What a server reports of one request, and whether it has reset it.
+// The events of one request at a server, and whether the server has reset it.
 struct Outcome {
   std::vector<HeaderList> headers;
   std::string data;

@@ -20,7 +20,7 @@ class ClientGroupsTest : public ProxyLoopTest {
   static constexpr uint32_t kGreedy = 1;
   static constexpr uint32_t kModest = 2;
 
-  // Of this user.
+  // Returns a client of this user.
   std::unique_ptr<Http2Peer> ClientOf(uint32_t user) {
     executor_.Await([&] { user_ = user; });
     auto client = NewClient();

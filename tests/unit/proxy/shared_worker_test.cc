@@ -1,4 +1,4 @@
-// What the calls of one client cost the other clients of a worker.
+// The price that the other clients of a worker pay for the calls of one client.
 #include <atomic>
 #include <memory>
 

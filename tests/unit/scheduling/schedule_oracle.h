@@ -119,7 +119,7 @@ class ScheduleOracle {
   // The place of a block among all blocks.
   using Place = std::pair<int, BlockId>;
 
-  // What two classes got while both waited at each grant, as a difference of bytes by weight.
+  // The bytes that two classes got while both waited at each grant, as a difference by weight.
   struct Contest {
     double lead = 0;
     double most = 0;
@@ -179,7 +179,7 @@ class ScheduleOracle {
     uint64_t tag = 0;
   };
   std::optional<Waiting> FirstAhead() const;  // of the handshakes
-  // Of other blocks of the class, without calls of full workers: the first one, or the first one of the oldest block.
+  // Returns the first call of the other blocks of the class, or of the oldest of them, without calls of full workers.
   std::optional<Waiting> FirstWaiting(size_t traffic_class, bool oldest = false) const;
   bool AnyWaiting() const;
   bool HandshakeHasShare(const Call& call) const;

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(, SharesOfBusyProcesses,
                                            Case{{1, 1, 1, 1}, {4500, 4500, 4500, 4500}}, Case{{1, 1}, {21'000, 3000}},
                                            Case{{10, 1}, {kSru, kSru}}));
 
-// Of the bytes that arrive in one second, by process and class.
+// Returns the shares of the bytes that arrive in one second, by process and class.
 std::vector<std::vector<double>> SharesByClass(ShareSimulation& link, const std::vector<size_t>& classes) {
   const auto received = [&] {
     std::vector<std::vector<double>> bytes(classes.size());

@@ -57,7 +57,7 @@ TEST_F(StripeStoreTest, ListsWorkersAndFiles) {
   EXPECT_EQ(store_.Files(7).status().code(), absl::StatusCode::kNotFound);
 }
 
-// What the test has just written is in the memory of the kernel.
+// The kernel still has the bytes that the test has just written in its memory.
 TEST_F(StripeStoreTest, ReadsWhatTheKernelHas) {
   if (!store_.CanReadCached(0)) GTEST_SKIP() << "the file system of the test may wait for a disk";
   ASSERT_TRUE(store_.Read(0, "data", 1, 10, 10, &out_).ok());

@@ -80,8 +80,9 @@ def memory_bound(program, config):
 
 class ConfigTest(unittest.TestCase):
     def test_programs_take_their_configs(self):
+        tree, proxy = {"sluice-aggregator", "sluice-worker", "sluice-link"}, {"sluice-proxy"}
         for overlay in manifests.WITH_CONFIGS:
-            expected = {"sluice-proxy"} if overlay.startswith("proxy") else {"sluice-aggregator", "sluice-worker", "sluice-link"}
+            expected = {"proxy": proxy, "proxy+mtls": proxy, "proxy-mtls": tree | proxy}.get(overlay, tree)
             checked = set()
             for workload, container, folder, config in configured(manifests.installed(overlay)):
                 with self.subTest(overlay=overlay, workload=manifests.name(workload)):

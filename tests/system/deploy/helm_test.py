@@ -47,6 +47,8 @@ def normal(document):
 
 
 class HelmTest(unittest.TestCase):
+    maxDiff = 4000
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="sluice-helm-")
@@ -68,22 +70,66 @@ class HelmTest(unittest.TestCase):
         return self.template(**{f"{each}__enabled": each == part for each in load_maker().PARTS}, **values)
 
     def test_lint_finds_nothing(self):
-        for values in ({}, {"tree.enabled": "false", "proxyNode.enabled": "true"}, {"monitoring.enabled": "true"}):
+        mtls = [{"mtls.enabled": "true", "mtls.certificates": each} for each in load_maker().CERTIFICATES]
+        proxies = {"tree.enabled": "false", "proxyNode.enabled": "true"}
+        for values in ({}, proxies, {"monitoring.enabled": "true"}, *mtls, *({**proxies, **each} for each in mtls)):
             flags = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
             result = self.helm("lint", "--strict", _KUBERNETES, self.chart, *flags)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def assert_same_objects(self, made, wanted):
+        # The components name their images alone, and tests of overlays give them a tag.
+        names = re.compile(r'"image": "(?:registry\.example\.com/)?(sluice[a-z-]*)(?::0\.1\.0)?"')
+        wanted = json.loads(names.sub(r'"image": "registry.example.com/\1:0.1.0"', json.dumps(wanted)))
+        made, wanted = ([normal(each) for each in documents if each["kind"] != "Namespace"] for documents in (made, wanted))
+        self.assertEqual({manifests.name(each): each for each in made}, {manifests.name(each): each for each in wanted})
+        self.assertEqual(len(made), len(wanted))
 
     def test_it_renders_what_kustomize_does(self):
         maker = load_maker()
         for part in maker.PARTS:
             with self.subTest(part):
-                wanted = [normal(document) for document in maker.render(part)]
-                if part == "proxyNode":  # the component names the image alone
-                    wanted = json.loads(json.dumps(wanted).replace('"image": "sluice"', '"image": "registry.example.com/sluice:0.1.0"'))
-                made = [normal(document) for document in self.only(part)]
-                self.assertEqual({manifests.name(each): each for each in made}, {manifests.name(each): each for each in wanted})
-                self.assertEqual(len(made), len(wanted))
+                self.assert_same_objects(self.only(part), maker.render(part))
         self.assertGreater(len(self.only("tree")), 20)
+
+    def test_with_mtls_it_renders_what_kustomize_does(self):
+        maker = load_maker()
+        for certificates in ("private-ca", "cert-manager"):
+            values = {"mtls__enabled": True, "mtls__certificates": certificates}
+            with self.subTest(certificates):
+                self.assert_same_objects(self.only("tree", **values), manifests.render(f"production+{certificates}"))
+                wanted = maker.render("proxyNode", "mtls/programs") + maker.render_certificates(certificates)
+                self.assert_same_objects(self.only("proxyNode", **values), wanted)
+        made = self.only("tree", mtls__enabled=True, mtls__certificates="existing")
+        self.assert_same_objects(made, maker.render("tree", "mtls/programs"))
+        self.assertEqual(manifests.of_kind(made, "Secret", "Certificate"), [])
+        self.assertEqual(self.only("monitoring", mtls__enabled=True, mtls__certificates="existing"), self.only("monitoring"))
+
+    def test_without_mtls_nothing_of_it_is_there(self):
+        text = json.dumps(self.template())
+        self.assertNotIn("tls", text)
+        self.assertEqual(text, json.dumps(self.template(mtls__certificates="cert-manager")))
+
+    def test_mtls_follows_its_values(self):
+        values = {"mtls__enabled": True, "mtls__image": {"repository": "r/c", "tag": "8"}}
+        documents = self.only("tree", **values, tree__workerA__replicas=5)
+        for kind in ("Job", "CronJob"):
+            (container,) = manifests.containers(find(documents, kind, "sluice-certificates"))
+            self.assertEqual(container["image"], "r/c:8")
+        self.assertEqual(find(documents, "StatefulSet", "sluice-worker-a")["spec"]["replicas"], 5)
+        own = "own"  # the namespace of a release is part of the names that clients of its aggregators call
+        result = self.helm("template", "sluice", self.chart, "--namespace", own, _KUBERNETES, "--set", "mtls.enabled=true",
+                           "--set", "mtls.certificates=cert-manager")
+        certificate = find(list(manifests.yaml.safe_load_all(result.stdout)), "Certificate", "sluice-tls-high-level")
+        self.assertEqual(certificate["spec"]["dnsNames"], ["sluice", "sluice.own", "sluice.own.svc", "localhost"])
+        result = self.helm("template", "sluice", self.chart, "--namespace", own, _KUBERNETES, "--set", "mtls.enabled=true")
+        (subject,) = find(list(manifests.yaml.safe_load_all(result.stdout)), "RoleBinding", "sluice-certificates")["subjects"]
+        self.assertEqual(subject["namespace"], own)
+
+    def test_certificates_of_an_unknown_kind_are_refused(self):
+        result = self.helm("template", "sluice", self.chart, _KUBERNETES, "--set", "mtls.certificates=vault")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertRegex(result.stderr, "(?s)mtls.certificates.*must be one of.*private-ca.*cert-manager.*existing")
 
     def test_its_sources_are_the_overlays(self):
         maker = load_maker()

@@ -16,8 +16,9 @@ _KUSTOMIZE = needs.kustomize()  # here, since unittest takes an exit in a test f
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 # Overlays that a user would write: an overlay of ours, and a component that none of ours has.
-_COMBINED = {"production+cert-manager": ("production", "mtls/cert-manager"), "proxy+mtls": ("proxy", "mtls/private-ca")}
-WITH_MTLS = ("dev-mtls", *_COMBINED)
+_COMBINED = {"production+cert-manager": ("production", "mtls/cert-manager"),
+             "production+private-ca": ("production", "mtls/private-ca"), "proxy+mtls": ("proxy", "mtls/private-ca")}
+WITH_MTLS = ("dev-mtls", "proxy-mtls", *_COMBINED)
 OVERLAYS = ("dev", "production", "monitoring", "proxy", *WITH_MTLS)
 WITH_CONFIGS = ("dev", "production", "proxy", *WITH_MTLS)  # overlays that start programs with a config
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")

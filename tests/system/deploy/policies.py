@@ -482,6 +482,25 @@ def programs_find_the_names_that_they_ask_for(documents):
             yield f"{name(target)}: its certificate does not have the name that clients call"
 
 
+def proxies_admit_the_users_of_their_pods(documents):
+    """With a certificate, a proxy admits its own user alone to its socket, or those in client_uids."""
+    for workload in workloads(documents):
+        user = pod(workload)["spec"].get("securityContext", {}).get("runAsUser")
+        for proxy in filter(is_proxy, init_containers(workload) if certificates(documents) else []):
+            admitted = _proxy_config(documents, workload).get("client_uids") or [proxy["securityContext"]["runAsUser"]]
+            folders = re.findall(r"--listen=unix:(\S*)/", " ".join(proxy.get("args", [])))
+            sockets = {each["name"] for each in proxy["volumeMounts"] if each["mountPath"] in folders}
+            for container in containers(workload):
+                calls = sockets & {mount["name"] for mount in container.get("volumeMounts", [])}
+                if calls and container["securityContext"].get("runAsUser", user) not in admitted:
+                    yield f"{name(workload)}: the proxy refuses the user of {container['name']}"
+
+
+def _proxy_config(documents, workload):
+    found = [find(documents, "ConfigMap", config)["data"] for _, config in config_volumes(workload)]
+    return next(json.loads(each["proxy.json"]) for each in found if "proxy.json" in each)
+
+
 POLICIES = (containers_are_restricted, pods_are_by_themselves, host_paths_fit_the_namespace,
             sockets_of_nodes_belong_to_one_program, resources_are_given,
             servers_are_probed, images_are_pinned, selectors_select, servers_survive_a_drain_of_a_node,
@@ -490,4 +509,5 @@ POLICIES = (containers_are_restricted, pods_are_by_themselves, host_paths_fit_th
             pods_have_time_to_drain, proxies_have_time_to_drain, networks_are_closed, networks_let_through_what_is_asked,
             networks_let_clients_to_the_proxy_of_their_node, networks_let_prometheus_in, metrics_are_scraped,
             networks_let_out_to_the_api_server_who_has_a_token, tokens_are_for_named_secrets, certificates_reach_running_programs,
-            programs_show_and_ask_for_certificates, programs_find_the_names_that_they_ask_for)
+            programs_show_and_ask_for_certificates, programs_find_the_names_that_they_ask_for,
+            proxies_admit_the_users_of_their_pods)

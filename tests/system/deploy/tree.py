@@ -10,7 +10,7 @@ from cluster import Failed
 PROGRAM = "/usr/bin/sluice-aggregator"  # also the demo file, taken from the image that clients run
 CAT = ("/usr/bin/sluice-cat", "--aggregator=sluice:7100", "--output=/tmp/file")
 READ_FILE = (*CAT, "--timeout=60s")
-ADMIN_AGGREGATOR, ADMIN_WORKER, ADMIN_LINK = 9100, 9101, 9102
+ADMIN_AGGREGATOR, ADMIN_WORKER, ADMIN_LINK, ADMIN_PROXY = 9100, 9101, 9102, 9103
 
 
 def expect(truth, message):

@@ -41,19 +41,23 @@ if(SLUICE_SYSTEM_FILES)
     set_property(GLOBAL APPEND PROPERTY sluice_units_${component} sluice-${name}.service)
     set_property(GLOBAL APPEND PROPERTY sluice_configs_${component} /etc/sluice/${name}.json)
   endfunction()
-  # A unit that holds the listening sockets of a service, and a template for a second instance. Both serve those who enable them:
-  # an upgrade restarts neither.
+  # A unit that holds the listening sockets of a service, for operators who enable it: an upgrade does not restart it.
   function(sluice_sockets name component)
-    install(FILES ${sluice_SOURCE_DIR}/deploy/systemd/sluice-${name}.socket ${sluice_SOURCE_DIR}/deploy/systemd/sluice-${name}@.service
-      DESTINATION /lib/systemd/system COMPONENT ${component})
+    install(FILES ${sluice_SOURCE_DIR}/deploy/systemd/sluice-${name}.socket DESTINATION /lib/systemd/system COMPONENT ${component})
     set_property(GLOBAL APPEND PROPERTY sluice_sockets_${component} sluice-${name}.socket)
+  endfunction()
+  # A template for a second instance at the same sockets.
+  function(sluice_instances name component)
+    install(FILES ${sluice_SOURCE_DIR}/deploy/systemd/sluice-${name}@.service DESTINATION /lib/systemd/system COMPONENT ${component})
     set_property(GLOBAL APPEND PROPERTY sluice_instances_${component} 'sluice-${name}@*.service')
   endfunction()
   sluice_service(proxy proxy)
   sluice_sockets(proxy proxy)
+  sluice_instances(proxy proxy)
   sluice_service(aggregator programs)
   sluice_service(worker programs)
   sluice_service(link programs)
+  sluice_sockets(link programs)
   install(DIRECTORY ${sluice_SOURCE_DIR}/deploy/systemd/sluice-.service.d DESTINATION /lib/systemd/system COMPONENT common)
   install(FILES ${sluice_SOURCE_DIR}/deploy/systemd/sluice.sysusers DESTINATION lib/sysusers.d RENAME sluice.conf
     COMPONENT common)

@@ -14,6 +14,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/units.h"
 #include "lib/net/io_thread.h"
+#include "lib/net/passed_sockets.h"
 #include "lib/sharing/lease_server.h"
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/process_metrics.h"
@@ -59,6 +60,9 @@ class LinkDaemon {
   }
 
   absl::Status Run() {
+    auto passed = PassedSockets::FromEnvironment();
+    if (!passed.ok()) return passed.status();
+    options_.server.passed = *std::move(passed);
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     prometheus::Registry registry;
@@ -73,11 +77,15 @@ class LinkDaemon {
           AdminServer::Start(io_thread.context(), {.listen = options_.admin,
                                                    .field = "admin",
                                                    .name = "sluice-link",
-                                                   .collectables = {&registry, server->get(), &process_metrics}});
+                                                   .collectables = {&registry, server->get(), &process_metrics},
+                                                   .passed = options_.server.passed});
       if (!started.ok()) return started.status();
       admin = *std::move(started);
       addresses.push_back(admin->address());
     }
+    const absl::Status taken =
+        options_.server.passed->CheckAllTaken("socket (ListenSequentialPacket=) and admin (ListenStream=)");
+    if (!taken.ok()) return taken;
     LogServing(admin ? admin->address() : "");
     Warn();
     if (absl::Status ready = WriteReadyFile(ready_file_, addresses); !ready.ok()) return ready;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/link/link_metrics.h"
+#include "lib/scheduling/limit_status.h"
 
 namespace sluice {
 namespace {
@@ -34,9 +35,8 @@ absl::StatusCode StatusCodeOf(CallOutcome outcome, const absl::Status& end) {
     case CallOutcome::kCorrupt:
       return absl::StatusCode::kDataLoss;
     case CallOutcome::kRpcDeadline:
-      return absl::StatusCode::kDeadlineExceeded;
     case CallOutcome::kExpired:
-      return absl::IsResourceExhausted(end) ? end.code() : absl::StatusCode::kDeadlineExceeded;
+      return absl::StatusCode::kDeadlineExceeded;
     case CallOutcome::kRpcError:
       break;
   }
@@ -307,15 +307,15 @@ void FanOutRun::Record(size_t attempt, CallOutcome outcome) const {
   const AttemptState& state = attempts_[attempt];
   const Attempt& made = logic_.attempt(attempt);
   const auto& classes = state_.link().schedule().options().classes;
+  const std::string limit = LimitOf(state.end.status);
   AccessRecord record{.method = spec_.path,
                       .worker = address(made.worker),
                       .took = absl::FromChrono(state.ended_at - state.began_at),
                       .response_bytes = state.bytes,
-                      .outcome = StatusCodeOf(outcome, state.end.status),
+                      .outcome = limit.empty() ? StatusCodeOf(outcome, state.end.status) : state.end.status.code(),
+                      .limit = limit,
                       .traceparent = TraceparentIn(spec_.asks[made.ask].metadata.get(), spec_.metadata.get())};
   if (spec_.traffic_class < classes.size()) record.traffic_class = classes[spec_.traffic_class].name;
-  if (refused_) record.limit = "schedule.queue_limit";
-  if (state.expired) record.limit = "schedule.queue_timeout";
   if (state.sent) {
     record.waited = absl::FromChrono(state.sent_at - state.began_at);
     record.granted = absl::FromChrono(made.of_link);

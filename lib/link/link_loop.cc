@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/scheduling/budget.h"
+#include "lib/scheduling/limit_status.h"
 
 namespace sluice {
 namespace {
@@ -19,8 +20,8 @@ absl::Status CheckQueuedBytes(ScheduleRun& run, absl::Span<ScheduledStream* cons
   const int64_t bound = run.schedule().options().queue_bytes;
   const int64_t waiting_bytes = run.queued_bytes().all();
   if (bytes == 0 || bytes <= bound - waiting_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the queue has no room for ", bytes, " bytes of requests: ", waiting_bytes, " wait, queue_bytes is ", bound));
+  return AtLimit("schedule.queue_bytes", absl::StrCat("the queue has no room for ", bytes, " bytes of requests: ",
+                                                      waiting_bytes, " wait, queue_bytes is ", bound));
 }
 
 }  // namespace

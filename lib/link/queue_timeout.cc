@@ -7,6 +7,7 @@
 #include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "lib/link/worker.h"
+#include "lib/scheduling/limit_status.h"
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
@@ -63,11 +64,11 @@ absl::Status QueueTimeout::WhyLate(const ScheduledStream& call) const {
     const absl::string_view what = call.worker().connected() ? "a free stream to " : "a connection to ";
     return absl::UnavailableError(waited_for(absl::StrCat(what, target)));
   }
-  if (call.waits_for_room) return absl::ResourceExhaustedError(waited_for("room in callback_memory_bytes"));
+  if (call.waits_for_room) return AtLimit("schedule.queue_timeout", waited_for("room in callback_memory_bytes"));
   if (loop_.schedule().Load(call.worker().schedule_id()).slow) {
     return absl::UnavailableError(waited_for(absl::StrCat(target, ", which is slow")));
   }
-  return absl::ResourceExhaustedError(waited_for("the link"));
+  return AtLimit("schedule.queue_timeout", waited_for("the link"));
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "lib/net/worker_address.h"
+#include "lib/scheduling/limit_status.h"
 #include "lib/tcp/tcp_report.h"
 #include "lib/tls/uri_name.h"
 
@@ -99,17 +100,17 @@ absl::Status Worker::CheckRoom(const ScheduledStream& call) const {
   const int64_t queue_bytes = loop_.schedule().options().queue_bytes;
   const int64_t free_bytes = std::max<int64_t>(queue_bytes - loop_.schedule_run().queued_bytes().all(), 0);
   if (waiting > 0 && waiting_bytes > free_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(target(), ": ", waiting_bytes, " bytes of requests wait for this worker; the bound is ",
-                     free_bytes, ", the free bytes of the queue, and queue_bytes is ", queue_bytes));
+    return AtLimit("schedule.queue_bytes",
+                   absl::StrCat(target(), ": ", waiting_bytes, " bytes of requests wait for this worker; the bound is ",
+                                free_bytes, ", the free bytes of the queue, and queue_bytes is ", queue_bytes));
   }
   if (waiting < kMinCalls) return absl::OkStatus();
   const int64_t queue_limit = loop_.schedule().options().queue_limit;
   const int64_t bound = CallBound(queue_limit, loop_.schedule().State().waiting_calls);
   if (waiting < bound) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(target(), ": ", waiting,
-                                                   " calls wait for this worker; the bound is ", bound,
-                                                   ", the free places of the queue, and queue_limit is ", queue_limit));
+  return AtLimit("schedule.queue_limit",
+                 absl::StrCat(target(), ": ", waiting, " calls wait for this worker; the bound is ", bound,
+                              ", the free places of the queue, and queue_limit is ", queue_limit));
 }
 
 void Worker::OnConnected(std::unique_ptr<Connection> connection) {

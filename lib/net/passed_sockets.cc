@@ -44,11 +44,12 @@ int SocketOption(int fd, int option) {
   return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
 }
 
-absl::StatusOr<std::string> ListeningAddress(int fd, const std::string& name) {
+absl::StatusOr<std::string> ListeningAddress(int fd, int type, const std::string& name) {
   const std::string described = absl::StrCat(kCount, ": descriptor ", fd, ", \"", name, "\", ");
-  if (SocketOption(fd, SO_TYPE) != SOCK_STREAM || SocketOption(fd, SO_ACCEPTCONN) != 1) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(described, "is not a listening stream socket; a unit must have ListenStream= and Accept=no"));
+  if ((type != SOCK_STREAM && type != SOCK_SEQPACKET) || SocketOption(fd, SO_ACCEPTCONN) != 1) {
+    return absl::FailedPreconditionError(absl::StrCat(described,
+                                                      "is not a listening socket of streams or packets; a unit must "
+                                                      "have ListenStream= or ListenSequentialPacket=, and Accept=no"));
   }
   boost::asio::generic::stream_protocol::endpoint bound;
   auto size = static_cast<socklen_t>(bound.capacity());
@@ -75,10 +76,11 @@ absl::StatusOr<std::unique_ptr<PassedSockets>> PassedSockets::FromEnvironment(in
   for (int i = 0; i < *count; ++i) {
     const int fd = first + i;
     const std::string name = static_cast<size_t>(i) < names.size() ? names[i] : "";
-    absl::StatusOr<std::string> address = ListeningAddress(fd, name);
+    const int type = SocketOption(fd, SO_TYPE);
+    absl::StatusOr<std::string> address = ListeningAddress(fd, type, name);
     if (!address.ok()) return address.status();
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    passed->sockets_.push_back({.fd = fd, .address = *std::move(address), .name = name});
+    passed->sockets_.push_back({.fd = fd, .type = type, .address = *std::move(address), .name = name});
   }
   return passed;
 }
@@ -87,10 +89,11 @@ PassedSockets::~PassedSockets() {
   for (const Socket& socket : sockets_) close(socket.fd);
 }
 
-std::optional<int> PassedSockets::Take(const std::string& address) {
+std::optional<int> PassedSockets::Take(const std::string& address, int type) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found =
-      std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& socket) { return socket.address == address; });
+  const auto found = std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& socket) {
+    return socket.type == type && socket.address == address;
+  });
   if (found == sockets_.end()) return std::nullopt;
   const int fd = found->fd;
   sockets_.erase(found);
@@ -101,7 +104,7 @@ absl::Status PassedSockets::CheckAllTaken(const std::string& fields) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (sockets_.empty()) return absl::OkStatus();
   const std::string left = absl::StrJoin(sockets_, ", ", [](std::string* out, const Socket& socket) {
-    absl::StrAppend(out, socket.address);
+    absl::StrAppend(out, socket.address, socket.type == SOCK_SEQPACKET ? " of packets" : "");
     if (!socket.name.empty()) absl::StrAppend(out, " (", socket.name, ")");
   });
   return absl::FailedPreconditionError(absl::StrCat(kCount, ": ", left,

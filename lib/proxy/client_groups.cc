@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "lib/proxy/limit_status.h"
+#include "lib/scheduling/limit_status.h"
 
 namespace sluice {
 namespace {

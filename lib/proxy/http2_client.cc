@@ -7,8 +7,8 @@
 #include "absl/time/time.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/forwarded_head.h"
-#include "lib/proxy/limit_status.h"
 #include "lib/proxy/proxy_loop.h"
+#include "lib/scheduling/limit_status.h"
 
 namespace sluice {
 namespace {

@@ -14,9 +14,9 @@
 #include "lib/net/worker_address.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/http2_client.h"
-#include "lib/proxy/limit_status.h"
 #include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/refused_request.h"
+#include "lib/scheduling/limit_status.h"
 #include "lib/tcp/tcp_report.h"
 
 namespace sluice {
@@ -472,11 +472,6 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
 
 // --- The end.
 
-std::string ProxiedCall::LimitName() const {
-  if (queue_is_full_) return "schedule.queue_limit";
-  return expired_ ? "schedule.queue_timeout" : limit_;
-}
-
 void ProxiedCall::Fail(const absl::Status& why) {
   if (!logic_.wants_response()) return;
   const absl::Status reason = LateReason(why, proxy_.link().now(), deadline_, time_);
@@ -523,7 +518,7 @@ void ProxiedCall::OnClosed(StreamEnd end) {
                       .pattern = route_.pattern(),
                       .path = head_.path,
                       .code = *logic_.code(),
-                      .limit = LimitName(),
+                      .limit = limit_,
                       .began = began_,
                       .sent = time_.sent(),
                       .expired = expired_,

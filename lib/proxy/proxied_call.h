@@ -95,7 +95,6 @@ class ProxiedCall final : public StreamEvents,
   void ReleaseRequest();
   void CountResponse();
   ScheduledStream* LeaveWorker();
-  std::string LimitName() const;
 
   ProxyLoop& proxy_;
   Http2Client* client_;  // null: its stream is closed

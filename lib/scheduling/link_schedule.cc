@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/scheduling/limit_status.h"
 
 namespace sluice {
 namespace {
@@ -134,17 +135,17 @@ absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallReque
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
   if (count == 1 && calls[0].window_bytes > 0) return absl::OkStatus();
   if (count > options_.queue_limit - blocks_.waiting_calls()) {
-    return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count,
-                                                     " calls: ", blocks_.waiting_calls(), " wait, queue_limit is ",
-                                                     options_.queue_limit));
+    return AtLimit("schedule.queue_limit",
+                   absl::StrCat("the queue has no room for ", count, " calls: ", blocks_.waiting_calls(),
+                                " wait, queue_limit is ", options_.queue_limit));
   }
   if (options_.classes.empty()) return absl::OkStatus();
   const TrafficClass& of = options_.classes[traffic_class];
   const int64_t waiting = blocks_.waiting_calls(traffic_class);
   if (count > of.queue_limit - waiting) {
-    return absl::ResourceExhaustedError(absl::StrCat("the queue of class \"", of.name, "\" has no room for ", count,
-                                                     " calls: ", waiting, " wait, its queue_limit is ",
-                                                     of.queue_limit));
+    return AtLimit("schedule.classes.queue_limit",
+                   absl::StrCat("the queue of class \"", of.name, "\" has no room for ", count, " calls: ", waiting,
+                                " wait, its queue_limit is ", of.queue_limit));
   }
   return absl::OkStatus();
 }

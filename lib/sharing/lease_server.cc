@@ -426,7 +426,7 @@ absl::StatusOr<std::unique_ptr<LeaseServer>> LeaseServer::Start(boost::asio::io_
   valid.Update(LinkDivider::Validate(options.shares));
   if (!valid.ok()) return valid;
   absl::StatusOr<ListeningSocket> listening =
-      ListeningSocket::Open(options.socket, options.socket_mode, options.socket_group);
+      ListeningSocket::Open(options.socket, options.socket_mode, options.socket_group, options.passed.get());
   if (!listening.ok()) return listening.status();
   const int acceptor_fd = fcntl(listening->fd(), F_DUPFD_CLOEXEC, 0);
   if (acceptor_fd < 0) return absl::UnavailableError(absl::StrCat("F_DUPFD_CLOEXEC: ", std::strerror(errno)));

@@ -23,6 +23,8 @@ class io_context;
 
 namespace sluice {
 
+class PassedSockets;
+
 // Something that happened to a process on a shared link; for logs.
 struct SharingEvent {
   enum class Kind { kJoined, kLeft, kExpired, kReturned, kRefused };
@@ -44,6 +46,7 @@ class LeaseServer : public prometheus::Collectable {
     std::string socket;
     mode_t socket_mode = 0600;
     std::optional<gid_t> socket_group;
+    std::shared_ptr<PassedSockets> passed;  // as AsioListener::Options::passed
     // Users whose processes may join, as the kernel reports them. Empty: the user of this process.
     std::vector<uid_t> allowed_uids;
     std::optional<double> max_uid_weight;  // that all processes of one user may have together; none: any

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "lib/net/passed_sockets.h"
 
 namespace sluice {
 namespace {
@@ -46,8 +47,8 @@ absl::Status CheckSocketPath(const std::string& field, const std::string& path) 
                                                  " bytes; the path of a Unix socket has at most ", kLongest));
 }
 
-absl::StatusOr<ListeningSocket> ListeningSocket::Open(const std::string& path, mode_t mode,
-                                                      std::optional<gid_t> group) {
+absl::StatusOr<ListeningSocket> ListeningSocket::Open(const std::string& path, mode_t mode, std::optional<gid_t> group,
+                                                      PassedSockets* passed) {
   const std::string lock_path = path + ".lock";
   const int lock_fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock_fd < 0) return Failed("cannot open", lock_path);
@@ -56,7 +57,10 @@ absl::StatusOr<ListeningSocket> ListeningSocket::Open(const std::string& path, m
     if (errno != EWOULDBLOCK) return Failed("cannot lock", lock_path);
     return absl::FailedPreconditionError(absl::StrCat("another process serves on ", path));
   }
-  if (absl::Status listens = listening.Listen(mode, group); !listens.ok()) return listens;
+  std::optional<int> fd;
+  if (passed != nullptr) fd = passed->Take("unix:" + path, SOCK_SEQPACKET);
+  absl::Status listens = fd.has_value() ? listening.ListenOnPassed(*fd) : listening.Listen(mode, group);
+  if (!listens.ok()) return listens;
   return listening;
 }
 
@@ -79,6 +83,17 @@ absl::Status ListeningSocket::Listen(mode_t mode, std::optional<gid_t> group) {
   // Set the mode again, because bind applied the umask.
   if (chmod(path_.c_str(), mode) != 0) return Failed("cannot set the mode of", path_);
   if (listen(fd_, kBacklog) != 0) return Failed("cannot listen on", path_);
+  return absl::OkStatus();
+}
+
+// Processes check the user of the daemon. The kernel shows them the process that has called listen last: that would be
+// the starter.
+absl::Status ListeningSocket::ListenOnPassed(int fd) {
+  fd_ = fd;
+  const int flags = fcntl(fd_, F_GETFL);
+  if (flags < 0 || fcntl(fd_, F_SETFL, flags | O_NONBLOCK) != 0)
+    return Failed("cannot accept without waiting on", path_);
+  if (listen(fd_, SOMAXCONN) != 0) return Failed("cannot listen on", path_);
   return absl::OkStatus();
 }
 

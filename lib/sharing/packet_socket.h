@@ -16,16 +16,21 @@ class MessageLite;
 // once. No function blocks.
 namespace sluice {
 
+class PassedSockets;
+
 // Returns InvalidArgument that names `field` if the path is empty or too long for a Unix socket.
 absl::Status CheckSocketPath(const std::string& field, const std::string& path);
 
 // A socket file with a listening socket. The process that holds PATH.lock owns PATH. A new process therefore takes over
-// the file of a killed process, and never a file in use. The destructor removes the file.
+// the file of a killed process, and never a file in use. The destructor removes the file, unless the socket was passed
+// to this process.
 class ListeningSocket {
  public:
   // Returns FailedPrecondition if another process serves there; PermissionDenied or Unavailable if the file cannot be
   // made, or cannot be given to the group. The file has its mode from the beginning, so it is never unprotected.
-  static absl::StatusOr<ListeningSocket> Open(const std::string& path, mode_t mode, std::optional<gid_t> group);
+  // A socket of `passed` that is bound to the path is used as it is; null: there are none.
+  static absl::StatusOr<ListeningSocket> Open(const std::string& path, mode_t mode, std::optional<gid_t> group,
+                                              PassedSockets* passed = nullptr);
   ListeningSocket(ListeningSocket&& other) noexcept;
   ListeningSocket& operator=(ListeningSocket&&) = delete;
   ~ListeningSocket();
@@ -36,6 +41,7 @@ class ListeningSocket {
  private:
   ListeningSocket(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
   absl::Status Listen(mode_t mode, std::optional<gid_t> group);
+  absl::Status ListenOnPassed(int fd);
 
   std::string path_;
   int lock_fd_ = -1;

@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// A call to a worker that has ended: a span of a trace, whose time is divided. FanOut and Endpoint report them, and
-// sluice-proxy writes them to its access log. The texts live as long as the callback. Times are infinite if the call
-// did not come so far.
+// A call to a worker that has ended: a span of a trace, whose time is divided. FanOut, Endpoint and BlockReader report
+// them, and sluice-proxy writes them to its access log. The texts live as long as the callback. Times are infinite if
+// the call did not come so far.
 struct AccessRecord {
   absl::string_view group;    // the client of a proxy; empty: this process
   absl::string_view method;   // "/package.Service/Method"; empty: it was not read

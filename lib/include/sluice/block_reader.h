@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/access_record.h"
 #include "sluice/link.h"
 #include "sluice/read_stream.h"
 #include "sluice/tls_options.h"
@@ -69,6 +70,8 @@ class BlockReader {
     std::optional<double> hedge_after_quantile;
     // Maximum share of this reader's requests that are hedges, 0 to 1. A few are allowed at the start.
     double hedge_ratio = 0.1;
+    // Called for each request to a worker, for an SRU or a manifest: see FanOut::Options::on_access.
+    OnAccessRecord on_access;
   };
   // The largest block that Read takes.
   static constexpr uint64_t kMaxReadBytes = uint64_t{1} << 30;

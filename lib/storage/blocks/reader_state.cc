@@ -30,6 +30,7 @@ ReaderState::ReaderState(LinkLoop& link, Callbacks& callbacks, std::shared_ptr<T
       fan_out_(link, callbacks, std::move(tls)),
       workers_(fan_out_.SetOf(std::make_shared<const std::vector<std::string>>(options_.workers))),
       layouts_(kLayoutBytes) {
+  fan_out_.SetOnAccess(options_.on_access);
   fan_out_.SetWorkers(workers_->addresses);
 }
 

@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import programs
@@ -29,9 +30,9 @@ _HIGH = 100
 _BUILD = None
 
 
-def listening(address=("127.0.0.1", 0), family=socket.AF_INET):
+def listening(address=("127.0.0.1", 0), family=socket.AF_INET, kind=socket.SOCK_STREAM):
     """A socket as a .socket unit makes it."""
-    made = socket.socket(family)
+    made = socket.socket(family, kind)
     made.bind(address)
     made.listen(4096)
     return made
@@ -91,12 +92,11 @@ class Load(Clients):
         self._count(client)
 
 
-class Requests(threading.Thread):
-    """Requests a page of an admin server without a pause, over a new connection each, until it is stopped."""
+class Connections(threading.Thread):
+    """Makes a new connection after the other, without a pause, until it is stopped."""
 
-    def __init__(self, address, path):
+    def __init__(self):
         super().__init__()
-        self._address, self._path = address, path
         self._ends = threading.Event()
         self.errors = collections.Counter()
         self.answers = 0
@@ -115,15 +115,49 @@ class Requests(threading.Thread):
 
     def run(self):
         while not self._ends.is_set():
-            connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S)
             try:
-                connection.request("GET", self._path)
-                connection.getresponse().read()
+                self._connect()
                 self.answers += 1
             except OSError as error:
                 self.errors[type(error).__name__] += 1
-            finally:
-                connection.close()
+
+
+class Requests(Connections):
+    """Requests a page of an admin server over each connection."""
+
+    def __init__(self, address, path):
+        super().__init__()
+        self._address, self._path = address, path
+
+    def _connect(self):
+        with contextlib.closing(http.client.HTTPConnection(self._address, timeout=PATIENCE_S)) as connection:
+            connection.request("GET", self._path)
+            connection.getresponse().read()
+
+
+class Refusals(Connections):
+    """Joins a sluice-link with a packet that it refuses."""
+
+    def __init__(self, path):
+        super().__init__()
+        self._path = path
+
+    def _connect(self):
+        with joining(self._path) as process:
+            refusal_of(process)
+
+
+@contextlib.contextmanager
+def joining(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as process:
+        process.settimeout(PATIENCE_S)
+        process.connect(path)
+        yield process
+
+
+def refusal_of(process):
+    process.send(b"\xff")
+    return process.recv(1024)
 
 
 class ActivationTest(unittest.TestCase):
@@ -197,6 +231,54 @@ class ActivationTest(unittest.TestCase):
                     load.await_calls()
                     load.end()
                     self.assertEqual(load.errors, {})
+
+    @contextlib.contextmanager
+    def _sharer(self, path):
+        """Yields a function that returns whether the link of a proxy is leased."""
+        ready = self._folder / "sharer"
+        argv = [_BUILD / "bin/sluice-proxy", "--listen", f"unix:{self._folder}/sharer.sock", "--workers", "127.0.0.0/8",
+                "--buffer", "32kb", "--shared-link-socket", path, "--admin", "127.0.0.1:0", "--log-level", "error",
+                "--ready-file", ready]  # fmt: skip
+        with programs.started(argv, ready) as (_, (*_, admin)):
+
+            def leased():
+                with contextlib.closing(http.client.HTTPConnection(admin, timeout=PATIENCE_S)) as connection:
+                    connection.request("GET", "/metrics")
+                    return "\nsluice_budget_leased 1\n" in connection.getresponse().read().decode()
+
+            yield leased
+
+    def _await(self, condition, what):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.01)
+
+    def test_link(self):
+        path = str(self._folder / "link.sock")
+        made = listening(path, socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(made.close)
+        ready = self._folder / "link"
+        argv = [_BUILD / "bin/sluice-link", "--socket", path, "--buffer", "32kb", "--admin", self._admin, "--log-level",
+                "error", "--ready-file", ready]  # fmt: skip
+        daemon = lambda: started(argv, ready, {"link": made, "admin": self._sockets["admin"]})  # noqa: E731
+        with Refusals(path) as refusals, Requests(self._admin, "/livez") as page, self._sharer(path) as leased:
+            with daemon() as first:
+                self._await(leased, "a lease of the first daemon")
+                first.send_signal(signal.SIGTERM)
+                self.assertEqual(first.wait(PATIENCE_S), 0)
+            self._await(lambda: not leased(), "the lease to end")
+            with joining(path) as between, daemon():
+                self.assertIn(b"a packet of 1 bytes", refusal_of(between))
+                self._await(leased, "a lease of the second daemon")
+                refusals.end()
+                page.end()
+        for load in (refusals, page):
+            self.assertNotIn("ConnectionRefusedError", load.errors)
+            self.assertNotIn("FileNotFoundError", load.errors)
+            self.assertLessEqual(sum(load.errors.values()), 2)
+            self.assertGreater(load.answers, 0)
+        self.assertTrue(pathlib.Path(path).exists(), "the socket belongs to its unit")
 
     def test_a_socket_that_is_not_in_the_config_is_refused(self):
         with listening() as other, self.assertRaisesRegex(AssertionError, "does not serve"):

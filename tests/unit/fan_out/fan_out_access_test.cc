@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/unit/fan_out/fan_out_fixture.h"
 #include "tests/unit/net/link_thread.h"
+#include "tests/unit/net/silent_listener.h"
 
 namespace sluice {
 namespace {
@@ -92,6 +93,67 @@ TEST_P(FanOutAccessTest, WhatIsNotSentHasNoTimes) {
   ASSERT_THAT(spans_.Await(1), SizeIs(1));
   EXPECT_EQ(spans_.events(), std::vector<std::string>{"UNAVAILABLE"});
   EXPECT_EQ(waited, absl::InfiniteDuration());
+}
+
+// The limits at which the link refuses or ends the calls of a FanOut.
+class FanOutLimitTest : public testing::FanOutTest {
+ protected:
+  void Start(const ScheduleOptions& schedule, FanOut::Options options = {}) {
+    options.on_access = [this](const AccessRecord& record) {
+      limits_.Add(absl::StrCat(absl::StatusCodeToString(record.outcome), " ", record.limit));
+    };
+    MakeFanOut({.schedule = schedule}, std::move(options));
+  }
+  void TearDown() override { fan_out_.reset(); }  // calls that were cancelled report, too
+
+  EventLog limits_;
+};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutLimitTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
+
+TEST_P(FanOutLimitTest, AFullQueueIsNamed) {
+  const testing::SilentListener silent;
+  Start({.queue_limit = 1}, {.workers = {silent.address()}});
+  const auto waits = CallAsync(Ask(1));
+  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED schedule.queue_limit"));
+  waits->call->Cancel();
+}
+
+TEST_P(FanOutLimitTest, AQueueThatIsFullOfBytesIsNamed) {
+  const testing::SilentListener silent;
+  Start({.queue_bytes = 15}, {.workers = {silent.address()}});
+  const auto waits = CallAsync(Ask(1));
+  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED schedule.queue_bytes"));
+  waits->call->Cancel();
+}
+
+TEST_P(FanOutLimitTest, AFullQueueOfAWorkerIsNamed) {
+  const testing::SilentListener silent;
+  Start({.queue_limit = 200}, {.workers = {silent.address()}});
+  std::vector<std::unique_ptr<testing::Pending>> waiting(100);
+  for (auto& waits : waiting) waits = CallAsync(Ask(1));
+  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED schedule.queue_limit"));
+  for (auto& waits : waiting) waits->call->Cancel();
+}
+
+TEST_P(FanOutLimitTest, TheTimeoutOfTheQueueIsNamed) {
+  StartServers(1);
+  Start({.queue_timeout = absl::Milliseconds(10)});
+  ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty());
+  HoldBack();
+  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED schedule.queue_timeout"));
+}
+
+TEST_P(FanOutLimitTest, AWorkersOwnStatusHasNoLimit) {
+  StartServers(1);
+  server(0).SetPlay(Fails(absl::StatusCode::kResourceExhausted));
+  Start({});
+  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED "));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include "lib/scheduling/limit_status.h"
 #include "tests/unit/link/virtual_link_fixture.h"
 
 namespace sluice {
@@ -49,9 +50,9 @@ TEST_F(QueueTimeoutTest, ACallThatWaitsForTheLinkEnds) {
   const size_t first = Ask(worker);
   executor_.RunFor(milliseconds(200));
   const size_t second = Ask(worker);
-  EXPECT_EQ(
-      AwaitEnd(first).status,
-      absl::ResourceExhaustedError("the request was not sent within queue_timeout, 500ms; it waited for the link"));
+  EXPECT_EQ(AwaitEnd(first).status,
+            AtLimit("schedule.queue_timeout",
+                    "the request was not sent within queue_timeout, 500ms; it waited for the link"));
   EXPECT_EQ(executor_.Now() - start, milliseconds(500));
   EXPECT_EQ(calls_[first].sent, 0);
   AwaitEnd(second);

@@ -37,9 +37,9 @@ using testing::TestStream;
 
 constexpr int kFirst = 200;  // the lower numbers are in use
 
-int SocketOn(const std::string& address) {
+int SocketOn(const std::string& address, int type) {
   const auto endpoint = ParseSocketAddress(address, SocketUse::kListen);
-  const int fd = socket(endpoint->protocol().family(), SOCK_STREAM, 0);
+  const int fd = socket(endpoint->protocol().family(), type, 0);
   EXPECT_EQ(bind(fd, endpoint->data(), static_cast<socklen_t>(endpoint->size())), 0);
   return fd;
 }
@@ -58,8 +58,8 @@ class PassedSocketsTest : public ::testing::Test {
   }
 
   // Passes a socket with the next number, and returns its address.
-  std::string Pass(const std::string& address, bool listens = true) {
-    const int fd = SocketOn(address);
+  std::string Pass(const std::string& address, bool listens = true, int type = SOCK_STREAM) {
+    const int fd = SocketOn(address, type);
     EXPECT_EQ(listens ? listen(fd, 16) : 0, 0);
     const int number = kFirst + static_cast<int>(passed_.size());
     EXPECT_EQ(dup2(fd, number), number);
@@ -115,6 +115,16 @@ TEST_F(PassedSocketsTest, OneThatIsLeftIsNamed) {
   EXPECT_THAT(
       (*passed)->CheckAllTaken("listen and admin").message(),
       AllOf(HasSubstr(absl::StrCat(admin, " (admin)")), HasSubstr("not in listen and admin"), Not(HasSubstr(grpc))));
+}
+
+TEST_F(PassedSocketsTest, OneOfPacketsIsTakenByItsType) {
+  const std::string path = Pass(Path("socket"), /*listens=*/true, SOCK_SEQPACKET);
+  EXPECT_EQ(path, Path("socket"));
+  const auto passed = Read("link");
+  ASSERT_TRUE(passed.ok()) << passed.status();
+  EXPECT_EQ((*passed)->Take(path), std::nullopt);
+  EXPECT_THAT((*passed)->CheckAllTaken("listen").message(), HasSubstr(path + " of packets (link)"));
+  EXPECT_EQ((*passed)->Take(path, SOCK_SEQPACKET), kFirst);
 }
 
 TEST_F(PassedSocketsTest, ChildProcessesDoNotReceiveThem) {

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "tests/unit/net/link_thread.h"
+#include "tests/unit/net/silent_listener.h"
 #include "tests/unit/proxy/proxy_fixture.h"
 
 namespace sluice::testing {
@@ -176,6 +177,32 @@ TEST_F(AccessOfRefusedTest, AFullQueueIsNamed) {
   for (int i = 0; i < 400; ++i) client->Open(Head(worker.address()), FrameMessage("?"));
   EXPECT_TRUE(Await({client.get()}, [&] { return !lines_.events().empty(); }));
   EXPECT_EQ(lines_.events().front(), "/test.Answers/Get RESOURCE_EXHAUSTED schedule.queue_limit ");
+}
+
+// The link's queue refuses further calls to a worker for which too many calls wait already.
+TEST_F(AccessOfRefusedTest, AFullQueueOfAWorkerIsNamed) {
+  ScheduleOptions schedule = WithBudget(16 << 10);
+  schedule.queue_limit = 200;
+  const SilentListener silent;
+  StartProxy(schedule);
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 101; }));
+  for (int i = 0; i < 101; ++i) client->Open(Head(silent.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return !lines_.events().empty(); }));
+  EXPECT_EQ(lines_.events().front(), "/test.Answers/Get RESOURCE_EXHAUSTED schedule.queue_limit ");
+  EXPECT_EQ(Metric("sluice_queue_refusals_total", "reason", "worker"), 1);
+}
+
+TEST_F(AccessOfRefusedTest, AFullQueueOfAClassIsNamed) {
+  ScheduleOptions schedule = WithBudget(16 << 10);
+  schedule.classes = {{.name = "scan", .queue_limit = 1}};
+  const SilentListener silent;
+  StartProxy(schedule);
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 2; }));
+  for (int i = 0; i < 2; ++i) client->Open(Head(silent.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return !lines_.events().empty(); }));
+  EXPECT_EQ(lines_.events().front(), "/test.Answers/Get RESOURCE_EXHAUSTED schedule.classes.queue_limit ");
 }
 
 TEST_F(AccessOfRefusedTest, AWorkersOwnStatusHasNoLimit) {

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/scheduling/limit_status.h"
 #include "tests/unit/scheduling/grants_options.h"
 #include "tests/unit/scheduling/schedule_driver.h"
 
@@ -172,7 +173,7 @@ TEST(SubmitTest, FullQueueRefusesAtOnceAndTakesCallsAgainLater) {
   ScheduleDriver link(options);
   EXPECT_THAT(link.Submit(At(0ms), {10'000, 10'000}), ElementsAre("send 0"));
   EXPECT_EQ(SubmitStatus(link, At(0ms), {{}, {}}),
-            absl::ResourceExhaustedError("the queue has no room for 2 calls: 1 wait, queue_limit is 2"));
+            AtLimit("schedule.queue_limit", "the queue has no room for 2 calls: 1 wait, queue_limit is 2"));
   EXPECT_THAT(link.Finish(At(1ms), 0), ElementsAre("send 1"));
   EXPECT_THAT(link.Submit(At(1ms), {1, 1}), IsEmpty());
 }
@@ -188,8 +189,8 @@ TEST(SubmitTest, AFullClassLeavesTheQueueToOthers) {
     return link.schedule().Submit(At(0ms), two, TimePoint::max(), actions, nullptr, traffic_class).status();
   };
   EXPECT_EQ(submit(1), absl::OkStatus());
-  EXPECT_EQ(submit(1), absl::ResourceExhaustedError(
-                           "the queue of class \"scan\" has no room for 2 calls: 2 wait, its queue_limit is 2"));
+  EXPECT_EQ(submit(1), AtLimit("schedule.classes.queue_limit",
+                               "the queue of class \"scan\" has no room for 2 calls: 2 wait, its queue_limit is 2"));
   EXPECT_EQ(submit(0), absl::OkStatus());
 }
 

@@ -1,16 +1,21 @@
 #include "lib/sharing/packet_socket.h"
 
+#include <cstdlib>
 #include <fstream>
+#include <memory>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sluice/v1/link_sharing.pb.h"
 
+#include "lib/net/passed_sockets.h"
 #include "tests/unit/sharing/sharing_process.h"
 
 namespace sluice {
@@ -58,6 +63,72 @@ TEST(ListeningSocketTest, TheFileHasItsModeWhateverTheUmaskAndGoesWithTheSocket)
   umask(umask_before);
   EXPECT_NE(access(path.c_str(), F_OK), 0);
   EXPECT_TRUE(ListeningSocket::Open(path, 0600, std::nullopt).ok());
+}
+
+// A process that starts others has opened the socket.
+class PassedPacketSocketTest : public ::testing::Test {
+ protected:
+  static constexpr int kFirst = 200;  // the lower numbers are in use
+
+  void SetUp() override {
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    ASSERT_EQ(dup2(fd, kFirst), kFirst);
+    close(fd);
+    starter_ = fork();
+    if (starter_ == 0) _exit(listen(kFirst, 16));
+    int status = -1;
+    ASSERT_EQ(waitpid(starter_, &status, 0), starter_);
+    ASSERT_EQ(status, 0);
+    setenv("LISTEN_FDS", "1", 1);
+    setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1);
+    auto passed = PassedSockets::FromEnvironment(kFirst);
+    ASSERT_TRUE(passed.ok()) << passed.status();
+    passed_ = *std::move(passed);
+  }
+  void TearDown() override { unlink(path_.c_str()); }
+
+  const std::string path_ = SocketPath();
+  pid_t starter_ = 0;
+  std::unique_ptr<PassedSockets> passed_;
+};
+
+TEST_F(PassedPacketSocketTest, IsUsedAndItsFileStays) {
+  const int early = ConnectPacketSocket(path_).value();
+  {
+    const auto listening = ListeningSocket::Open(path_, 0600, std::nullopt, passed_.get());
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    EXPECT_EQ(listening->fd(), kFirst);
+    EXPECT_TRUE(passed_->CheckAllTaken("socket").ok());
+    EXPECT_EQ(ListeningSocket::Open(path_, 0600, std::nullopt).status(),
+              absl::FailedPreconditionError("another process serves on " + path_));
+    const absl::StatusOr<int> accepted = AcceptPacketSocket(listening->fd());
+    ASSERT_TRUE(accepted.ok()) << accepted.status();
+    close(*accepted);
+    EXPECT_TRUE(absl::IsNotFound(AcceptPacketSocket(listening->fd()).status())) << "it must not wait";
+  }
+  EXPECT_EQ(access(path_.c_str(), F_OK), 0);
+  close(early);
+}
+
+TEST_F(PassedPacketSocketTest, ProcessesSeeTheUserOfTheDaemonAndNotOfItsStarter) {
+  const auto listening = ListeningSocket::Open(path_, 0600, std::nullopt, passed_.get());
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  const int process = ConnectPacketSocket(path_).value();
+  const absl::StatusOr<PeerCredentials> daemon = PeerOf(process);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  EXPECT_EQ(daemon->pid, getpid()) << "the starter was " << starter_;
+  close(process);
+}
+
+TEST_F(PassedPacketSocketTest, AtADifferentPathIsLeft) {
+  const std::string other = path_ + "2";
+  const auto listening = ListeningSocket::Open(other, 0600, std::nullopt, passed_.get());
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  EXPECT_FALSE(passed_->CheckAllTaken("socket").ok());
 }
 
 TEST(ListeningSocketTest, WhatIsNotASocketIsLeftAlone) {

@@ -1,4 +1,4 @@
-#include "lib/proxy/limit_status.h"
+#include "lib/scheduling/limit_status.h"
 
 #include "absl/strings/cord.h"
 

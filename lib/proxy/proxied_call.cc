@@ -187,7 +187,7 @@ void ProxiedCall::ApplyToClient(const ProxyCallLogic::Action& action) {
   } else {
     const absl::Status& status = action.status;
     HeaderList trailers = action.begun ? ToTrailers(status, "", {}) : ToTrailersOnly(status, "", {});
-    if (queue_is_full_ || expired_) trailers.push_back(RetryPushback(proxy_.link().executor().Random()));
+    if (!limit_.empty() || expired_) trailers.push_back(RetryPushback(proxy_.link().executor().Random()));
     client_->SendHeaders(*this, trailers, true);
   }
   if (client_ != nullptr) CountResponse();
@@ -287,7 +287,6 @@ void ProxiedCall::Start() {
   const absl::Status submitted = proxy_.Submit(make, head_, traffic_class_, deadline_);
   if (submitted.ok()) return;
   worker_ = nullptr;
-  queue_is_full_ = absl::IsResourceExhausted(submitted);
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(submitted, actions); });
 }
 

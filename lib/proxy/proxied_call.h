@@ -126,7 +126,6 @@ class ProxiedCall final : public StreamEvents,
   AttemptTime time_;                    // at its worker
   TimePoint sent_ = TimePoint::max();   // when the request has left; max: it has not
   TimePoint ready_ = TimePoint::max();  // when the response has begun
-  bool queue_is_full_ = false;          // and had no place for it
   bool expired_ = false;                // its stream waited for the link for too long
   bool link_is_late_ = false;           // if the status is DEADLINE_EXCEEDED
   std::string limit_;                   // at which the proxy has refused or ended it; empty: none

@@ -1,5 +1,6 @@
 #include "lib/proxy/access_record.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -187,8 +188,13 @@ TEST_F(AccessOfRefusedTest, AFullQueueOfAWorkerIsNamed) {
   StartProxy(schedule);
   const auto client = NewClient();
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 101; }));
-  for (int i = 0; i < 101; ++i) client->Open(Head(silent.address()), FrameMessage("?"));
-  EXPECT_TRUE(Await({client.get()}, [&] { return !lines_.events().empty(); }));
+  std::vector<const Http2Peer::Stream*> calls;
+  for (int i = 0; i < 101; ++i) calls.push_back(&client->Open(Head(silent.address()), FrameMessage("?")));
+  const auto refused = [&] {
+    return std::find_if(calls.begin(), calls.end(), [](const auto* call) { return call->closed.has_value(); });
+  };
+  ASSERT_TRUE(Await({client.get()}, [&] { return refused() != calls.end() && !lines_.events().empty(); }));
+  EXPECT_THAT((*refused())->Field("grpc-retry-pushback-ms"), ::testing::MatchesRegex("[0-9]+"));
   EXPECT_EQ(lines_.events().front(), "/test.Answers/Get RESOURCE_EXHAUSTED schedule.queue_limit ");
   EXPECT_EQ(Metric("sluice_queue_refusals_total", "reason", "worker"), 1);
 }

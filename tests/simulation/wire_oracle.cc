@@ -18,6 +18,8 @@ constexpr double kResetsPerSecond = 5;
 constexpr double kResetsAtOnce = 15;
 // Responses that were held for this time come before all others.
 constexpr std::chrono::seconds kHeldLong{3};
+// While there is no schedule, the share of a worker is the largest number, which cannot grow.
+constexpr int64_t kMostBytes = int64_t{1} << 40;
 
 constexpr uint8_t kEndStream = 1;
 constexpr uint32_t kLastStream = (1u << 31) - 1;  // section 5.1.1
@@ -344,7 +346,8 @@ int64_t WireOracle::HandshakeBytes(TimePoint now, bool began) {
 void WireOracle::LookAt(size_t index) {
   if (load_of_ == nullptr) return;
   Worker& worker = workers_[index];
-  const WorkerLoad load = load_of_(index);
+  WorkerLoad load = load_of_(index);
+  load.share_bytes = std::min(load.share_bytes, kMostBytes);
   const int64_t part_bytes = budget_bytes_ / 3;
   const bool just_grown = worker.delivered && load.share_bytes > part_bytes && load.share_bytes <= Grown(part_bytes);
   worker.slow = load.slow;

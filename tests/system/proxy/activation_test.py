@@ -93,7 +93,7 @@ class Load(Clients):
 
 
 class Connections(threading.Thread):
-    """Makes a new connection after the other, without a pause, until it is stopped."""
+    """Makes one connection after the other, without a pause, until it is stopped."""
 
     def __init__(self):
         super().__init__()

@@ -16,7 +16,7 @@ namespace sluice {
 struct ClientOrigin;
 class ProxyLoop;
 
-// All that the proxy knows of the client of one connection: its identity, its policy, and its group with the place of
+// The client of one connection, as the proxy sees it: its identity, its policy, and its group with the place of
 // the connection there. There is one for each client connection. Used on the link's thread only.
 class ClientMembership {
  public:

@@ -66,8 +66,8 @@ struct ProxyOptions {
   // 0: it does not. TCP itself does not either: both ends may stop for as long as they exist.
   std::chrono::nanoseconds tunnel_stall_timeout = std::chrono::nanoseconds(0);
   uint32_t proxy_protocol_version = 2;  // of the headers for workers that expect one: see ProxyHeader
-  // The connections of known clients. As many as a sixteenth of it, but 16 to 1024, may wait at each listener until
-  // they are.
+  // The connections of known clients. At each listener, a sixteenth of this number, but 16 to 1024, may wait until
+  // their clients are known.
   size_t max_connections = 16384;
   size_t max_calls = 65536;               // calls of all clients; above it the proxy refuses calls
   uint32_t max_streams = 4096;            // calls of one connection

@@ -132,7 +132,7 @@ bool Admission::MayAsk(const Call& call) const {
   const int64_t header_bytes = HeaderBytes();
   // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
   // would delay that response further. Without a lease that response needs no room, and the request must have its turn:
-  // after a window that fills the budget another one is ready, so that no request would ever leave.
+  // after a window that fills the budget, the next window is ready. Otherwise no request would ever leave.
   if (!budget_.may_exceed() && !queue_.empty() && budget_.idle()) return false;
   // If nothing is in flight and only stragglers are out, no other event would make room later. So send one request,
   // however small the budget is.

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 // A block takes this many times as long as its bytes: acknowledgements, late grants, and bytes of others that have
-// begun take time, too. A block that is late by a little at its end has taken the time of another one for nothing.
+// begun take time, too. If a block ends slightly late, it has taken the time of another block for nothing.
 constexpr double kOverhead = 1.125;
 
 template <class Event>

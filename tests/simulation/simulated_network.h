@@ -72,7 +72,7 @@ struct SimulatedNetwork {
 
   // Number of packets in the charge of the budget for which the port had no room.
   int64_t overflows_ = 0;
-  Dice switches_;  // of the policy
+  Dice switches_;  // draws the times and the policies of the switches
   size_t switches_left_ = 0;
   bool unscheduled_ = false;  // at any time so far
 };

@@ -105,6 +105,16 @@ class FanOutLimitTest : public testing::FanOutTest {
     MakeFanOut({.schedule = schedule}, std::move(options));
   }
   void TearDown() override { fan_out_.reset(); }  // calls that were cancelled report, too
+  // Expects the record of a call to name the limit while `calls` calls wait for the same worker.
+  void ExpectNamed(const ScheduleOptions& schedule, size_t calls, const std::string& limit) {
+    const testing::SilentListener silent;
+    Start(schedule, {.workers = {silent.address()}});
+    std::vector<std::unique_ptr<testing::Pending>> waiting(calls);
+    for (auto& waits : waiting) waits = CallAsync(Ask(1));
+    EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+    EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED " + limit));
+    for (auto& waits : waiting) waits->call->Cancel();
+  }
 
   EventLog limits_;
 };
@@ -112,31 +122,15 @@ class FanOutLimitTest : public testing::FanOutTest {
 INSTANTIATE_TEST_SUITE_P(By, FanOutLimitTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
 
 TEST_P(FanOutLimitTest, AFullQueueIsNamed) {
-  const testing::SilentListener silent;
-  Start({.queue_limit = 1}, {.workers = {silent.address()}});
-  const auto waits = CallAsync(Ask(1));
-  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
-  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED schedule.queue_limit"));
-  waits->call->Cancel();
+  ExpectNamed({.queue_limit = 1}, 1, "schedule.queue_limit");
 }
 
 TEST_P(FanOutLimitTest, AQueueThatIsFullOfBytesIsNamed) {
-  const testing::SilentListener silent;
-  Start({.queue_bytes = 15}, {.workers = {silent.address()}});
-  const auto waits = CallAsync(Ask(1));
-  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
-  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED schedule.queue_bytes"));
-  waits->call->Cancel();
+  ExpectNamed({.queue_bytes = 15}, 1, "schedule.queue_bytes");
 }
 
 TEST_P(FanOutLimitTest, AFullQueueOfAWorkerIsNamed) {
-  const testing::SilentListener silent;
-  Start({.queue_limit = 200}, {.workers = {silent.address()}});
-  std::vector<std::unique_ptr<testing::Pending>> waiting(100);
-  for (auto& waits : waiting) waits = CallAsync(Ask(1));
-  EXPECT_FALSE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
-  EXPECT_THAT(limits_.Await(1), ElementsAre("RESOURCE_EXHAUSTED schedule.queue_limit"));
-  for (auto& waits : waiting) waits->call->Cancel();
+  ExpectNamed({.queue_limit = 200}, 100, "schedule.queue_limit");
 }
 
 TEST_P(FanOutLimitTest, TheTimeoutOfTheQueueIsNamed) {

@@ -7,12 +7,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "lib/cli/access_config.h"
+#include "lib/cli/connection_time.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/net/asio_listener.h"
 #include "lib/net/host_port.h"
-#include "lib/storage/serving/connection_age.h"
 
 namespace sluice {
 namespace {
@@ -130,7 +130,10 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(ParseField("segment_bytes", config.segment_bytes(), ParseByteSize, reader.segment_bytes));
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
   status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.rpc_server.drain_delay));
-  status.Update(ParseConnectionAge(config.max_connection_age(), options.rpc_server));
+  status.Update(
+      ParseConnectionTime("max_connection_age", config.max_connection_age(), options.rpc_server.max_connection_age));
+  status.Update(
+      ParseConnectionTime("max_connection_idle", config.max_connection_idle(), options.rpc_server.max_connection_idle));
   status.Update(ParseField("reload_interval", config.reload_interval(), ParseDuration, options.reload_interval));
   if (config.has_attempts()) {
     reader.attempts = static_cast<int>(config.attempts());

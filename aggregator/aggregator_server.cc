@@ -206,6 +206,7 @@ absl::Status AggregatorServer::Live() {
 absl::Status AggregatorServer::Ready() const {
   if (draining_) return absl::UnavailableError("draining");
   if (!serving_) return absl::UnavailableError("not listening yet");
+  if (absl::Status room = rpc_server_->CheckRoom(); !room.ok()) return room;
   return reader_.Get() ? absl::OkStatus() : absl::UnavailableError("no worker is known yet");
 }
 

@@ -101,9 +101,9 @@ function(sluice_program name)
 endfunction()
 
 # sluice_test(slot_plan_test SOURCES ... DEPENDS ... LABELS core): one GoogleTest program, every case of it one ctest
-# case. The label core means no gRPC, and threads that it also has threads: ThreadSanitizer runs those. Without a label it is
-# grpc. The target core_tests builds all with that label. COST is the seconds of the longest case: on a machine that has not
-# run it yet, ctest begins with the most costly.
+# case; under sanitizers, a quarter of the cases. The label core means no gRPC, and threads that it also has threads:
+# ThreadSanitizer runs those. Without a label it is grpc. The target core_tests builds all with that label. COST is the
+# seconds of the longest case: on a machine that has not run it yet, ctest begins with the most costly.
 function(sluice_test name)
   cmake_parse_arguments(arg "" "TIMEOUT;COST;LABELS" "SOURCES;DEPENDS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -129,7 +129,17 @@ function(sluice_test name)
   if(TARGET ${arg_LABELS}_tests)
     add_dependencies(${arg_LABELS}_tests ${name})
   endif()
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} LABELS "${arg_LABELS}")
+  if(NOT SLUICE_SANITIZE)
+    gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+      PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} LABELS "${arg_LABELS}")
+    return()
+  endif()
+  # Under a sanitizer a process takes a fifth of a second to start. So each runs a quarter of the cases.
+  foreach(shard RANGE 3)
+    add_test(NAME ${name}.${shard} COMMAND ${name})
+    set_tests_properties(${name}.${shard} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${shard}"
+      TIMEOUT 900 COST ${arg_COST} LABELS "${arg_LABELS}")
+  endforeach()
 endfunction()
 
 # sluice_fuzzer(http2_client_fuzz SOURCES ... DEPENDS ...): a libFuzzer program, for a build with SLUICE_BUILD_FUZZERS,

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "lib/cli/config_reload.h"
+#include "lib/cli/connection_time.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
@@ -162,6 +163,7 @@ v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
   config.clear_clients();
   config.clear_link();
   config.clear_worker_header();
+  config.clear_max_connection_age();
   config.clear_tunnels();
   config.clear_limits();
   config.clear_log_level();
@@ -227,6 +229,10 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(link.status());
   if (link.ok()) options.link = *std::move(link);
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.drain_timeout));
+  absl::Duration age;
+  status.Update(ParseConnectionTime("max_connection_age", config.max_connection_age(), age));
+  server.proxy.max_connection_age = absl::ToChronoNanoseconds(age);
+  server.proxy.max_connection_age_grace = absl::ToChronoNanoseconds(options.drain_timeout);
   status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.drain_delay));
   status.Update(ParseField("reload_interval", config.reload_interval(), ParseDuration, options.reload_interval));
   if (status.ok()) status = ProxyServer::Validate(server, options.link.schedule);

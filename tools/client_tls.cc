@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/cli/tls_flags.h"
-#include "lib/tls/uri_name.h"
+#include "lib/tls/certificate_name.h"
 
 namespace sluice {
 

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/cli/access_config.h"
+#include "lib/cli/connection_time.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/net/asio_listener.h"
 #include "lib/net/host_port.h"
-#include "lib/storage/serving/connection_age.h"
 
 namespace sluice {
 namespace {
@@ -31,7 +31,10 @@ absl::Status ParseTimes(const v1::WorkerConfig& config, WorkerOptions& options) 
   status.Update(ParseField("think_tail.time", config.think_tail().time(), ParseDuration, options.think_time.tail));
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
   status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.rpc_server.drain_delay));
-  status.Update(ParseConnectionAge(config.max_connection_age(), options.rpc_server));
+  status.Update(
+      ParseConnectionTime("max_connection_age", config.max_connection_age(), options.rpc_server.max_connection_age));
+  status.Update(
+      ParseConnectionTime("max_connection_idle", config.max_connection_idle(), options.rpc_server.max_connection_idle));
   options.think_time.tail_share = config.think_tail().share();
   status.Update(ThinkTime::Validate(options.think_time));
   if (options.think_time.usual > kMaxTime || options.think_time.tail > kMaxTime ||

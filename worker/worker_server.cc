@@ -76,6 +76,7 @@ absl::Status WorkerServer::Live() {
 absl::Status WorkerServer::Ready() {
   if (draining_) return absl::UnavailableError("draining");
   if (!serving_) return absl::UnavailableError("not listening yet");
+  if (absl::Status room = rpc_server_->CheckRoom(); !room.ok()) return room;
   const absl::Status readable = data_check_.Look();
   return readable.ok() ? readable : absl::UnavailableError(absl::StrCat("data: ", readable.message()));
 }

@@ -88,14 +88,17 @@ def _goodput():
     return [
         row("Goodput"),
         lines("Goodput, link capacity and prediction", "Bps",
-              "What arrives, what the link carries with its headers, and what the model predicts for the plan in force. "
+              "What arrives, what the link carries with its headers, as configured and as measured at most, and what the "
+              "model predicts for the plan in force. "
               "Far below the prediction while requests wait: slow workers, losses, or a processor that is busy.",
               [(f"sum without (worker_kind) ({rate(aggregator('sluice_goodput_bytes_total'))})", "goodput {{instance}}"),
                (aggregator("sluice_link_capacity_bytes_per_second"), "capacity {{instance}}"),
+               (aggregator("sluice_link_measured_capacity_bytes_per_second"), "measured {{instance}}"),
                (aggregator("sluice_plan_goodput_bytes_per_second"), "plan {{instance}}")], width=12),
-        lines("Goodput as a share", "percentunit", "Of the capacity of the link, and of what the model predicts.",
+        lines("Goodput as a share", "percentunit", "Of the capacity of the link, and of what the model predicts. Idle: while requests wait.",
               [(aggregator("instance:sluice_link_utilisation:ratio_rate5m"), "use of link {{instance}}"),
-               (aggregator("instance:sluice_goodput_of_plan:ratio_rate5m"), "of plan {{instance}}")], width=12),
+               (aggregator("instance:sluice_goodput_of_plan:ratio_rate5m"), "of plan {{instance}}"),
+               (rate(aggregator("sluice_link_idle_seconds_total")), "idle while requests wait {{instance}}")], width=12),
         lines("Goodput by kind of worker", "Bps", "Much from replicas: workers are down, slow or corrupt.",
               [(rate(aggregator("sluice_goodput_bytes_total")), "{{worker_kind}} {{instance}}")], stacked=True),
         lines("Blocks by outcome", "ops", "Anything but complete and cancelled is a caller without its block.",
@@ -124,11 +127,12 @@ def _budget():
               "Mean of 5 minutes. Low while calls wait: an SRU does not fit what is left.",
               [(aggregator("instance:sluice_budget_use:ratio_avg5m"), "use {{instance}}")]),
         lines("Requests that are out", "short",
-              "In flight: their answers may come. Ungranted: sent, and waiting for a grant; at the window while requests "
-              "wait, workers think longer than the window hides.",
+              "In flight: their answers may come. Ungranted: sent, and waiting for a grant.",
               [(aggregator("sluice_in_flight_calls"), "in flight {{instance}}"),
-               (aggregator("sluice_ungranted_calls"), "ungranted {{instance}}"),
-               (aggregator("sluice_grant_window"), "window {{instance}}")]),
+               (aggregator("sluice_ungranted_calls"), "ungranted {{instance}}")]),
+        lines("Responses that wait at workers", "bytes",
+              "Ready, and waiting for a grant. Requests wait while these bytes are at their bound, schedule.ready_bytes.",
+              [(aggregator("sluice_ready_bytes"), "ready {{instance}}")]),
         lines("Workers that may answer at once", "short",
               "n of the plan, and the packets that one of them may have in the buffer.",
               [(aggregator("sluice_plan_batch_workers"), "workers {{instance}}"),
@@ -239,7 +243,9 @@ def _losses():
         lines("Round trip of the link's connections", "s",
               "The smallest of all, and the mean of the smoothed. The difference is the queue in the port: at most buffer "
               "over capacity.",
-              [(aggregator("sluice_link_rtt_seconds"), "{{stat}} {{instance}}")]),
+              [(aggregator("sluice_link_rtt_seconds"), "{{stat}} {{instance}}"),
+               (aggregator("sluice_link_measured_rtt_seconds"), "measured {{instance}}"),
+               (aggregator("sluice_link_profile_rtt_seconds"), "profile {{instance}}")]),
         lines("What workers reported of this aggregator's connections", "ops",
               "Retransmitted packets and retransmission timeouts, from workers of Sluice. Compare with what was inferred.",
               [(rate(aggregator("sluice_worker_reported_tcp_total")), "{{event}} {{instance}}")]),

@@ -34,13 +34,14 @@ absl::Status CheckDescriptorLimit(size_t connections, uint64_t descriptors) {
                    " file descriptors; the process may have ", descriptors, " (the hard limit of RLIMIT_NOFILE)"));
 }
 
-std::function<void(const std::string& peer)> RefusedConnectionLog() {
+std::function<void(const std::string& peer, absl::string_view why)> RefusedConnectionLog() {
   constexpr std::chrono::seconds kInterval{10};
-  return [limit = std::make_shared<LogLimit>(kInterval, 1)](const std::string& peer) {
-    const std::optional<int64_t> unlogged = limit->Take("", std::chrono::steady_clock::now());
+  constexpr size_t kReasons = 2;
+  return [limit = std::make_shared<LogLimit>(kInterval, kReasons)](const std::string& peer, absl::string_view why) {
+    const std::optional<int64_t> unlogged = limit->Take(std::string(why), std::chrono::steady_clock::now());
     if (!unlogged.has_value()) return;
-    Log(LogLevel::kWarning, "a connection is closed: few file descriptors are left",
-        {{"client", peer}, {"unlogged", *unlogged}, {"reason", "raise the hard limit of RLIMIT_NOFILE"}});
+    Log(LogLevel::kWarning, "a connection is closed",
+        {{"client", peer}, {"unlogged", *unlogged}, {"reason", std::string(why)}});
   };
 }
 

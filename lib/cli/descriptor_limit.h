@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace sluice {
 
@@ -17,8 +18,8 @@ uint64_t RaiseDescriptorLimit();
 // ResourceExhausted if they are not.
 absl::Status CheckDescriptorLimit(size_t connections, uint64_t descriptors);
 
-// Returns a function that logs a connection that was closed because few file descriptors are left. It logs one in ten
-// seconds. Call it on one thread.
-std::function<void(const std::string& peer)> RefusedConnectionLog();
+// Returns a function that logs a connection that the server has closed, and why. It logs one in ten seconds for each
+// reason. Call it on one thread.
+std::function<void(const std::string& peer, absl::string_view why)> RefusedConnectionLog();
 
 }  // namespace sluice

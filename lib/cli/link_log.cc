@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "lib/cli/log_limit.h"
 #include "lib/cli/logging.h"
+#include "lib/cli/units.h"
 
 namespace sluice {
 namespace {
@@ -48,6 +49,15 @@ void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
     Log(LogLevel::kWarning, "more workers at fault, or without a sign of it any more; workers.json has the worst",
         {{"changes", changes.size() - kMost}});
   }
+}
+
+void LogProfileMismatch(const ProfileMismatch& found) {
+  constexpr double kBitsPerByte = 8;
+  const auto format = [&found](double value) {
+    return found.fact == "rtt" ? sluice::FormatDuration(absl::Seconds(value)) : FormatBitRate(value * kBitsPerByte);
+  };
+  Log(LogLevel::kWarning, "the link contradicts its profile; see docs/runbooks/SluiceLinkProfileWrong.md",
+      {{"fact", found.fact}, {"told", format(found.told)}, {"measured", format(found.measured)}});
 }
 
 }  // namespace
@@ -88,6 +98,7 @@ void LogLease(const absl::Status& state) {
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options) {
   options.budget.on_change = LogBudget;
   options.on_worker_faults = LogWorkerFaults;
+  options.on_profile_mismatch = LogProfileMismatch;
   options.on_invariant_breach = BreachLog();
   return Link::Create(std::move(options));
 }

@@ -71,12 +71,6 @@ FanOutLogic::Options LimitsOf(FanOutState& state, const FanOutOptions& options, 
   return limits;
 }
 
-// Null for an unscheduled link: its responses cannot be held back.
-std::shared_ptr<CallbackMemory::Account> MemoryFor(LinkLoop& link) {
-  if (link.schedule().options().policy == SchedulePolicy::kUnscheduled) return nullptr;
-  return std::make_shared<CallbackMemory::Account>(link.callback_memory());
-}
-
 // State that the handle of a fan-out shares with the link's thread. Only stop_merging may be used on other threads.
 struct Started {
   std::weak_ptr<FanOutRun> run;
@@ -297,7 +291,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
                          .metadata = Share(options.metadata),
                          .gzip_requests = options.compress_requests,
                          .max_message_bytes = options_.max_response_bytes,
-                         .memory = MemoryFor(state_->link()),
+                         .memory = std::make_shared<CallbackMemory::Account>(state_->link().callback_memory()),
                          .limits = {},
                          .hedge_after_quantile = options.hedge_after_quantile};
     spec.limits = LimitsOf(*state_, options, server_streaming, spec.asks.size());

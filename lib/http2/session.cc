@@ -242,8 +242,12 @@ absl::Status Http2Session::Receive(absl::string_view bytes) {
   return error_;
 }
 
-void Http2Session::Ping() {
-  nghttp2_submit_ping(nghttp2_, NGHTTP2_FLAG_NONE, nullptr);
+void Http2Session::Send(Probe probe) {
+  if (probe == Probe::kPing) {
+    nghttp2_submit_ping(nghttp2_, NGHTTP2_FLAG_NONE, nullptr);
+  } else if (!std::exchange(settings_unacknowledged_, true)) {
+    nghttp2_submit_settings(nghttp2_, NGHTTP2_FLAG_NONE, nullptr, 0);
+  }
 }
 
 void Http2Session::GoAway(Http2Error error) {
@@ -646,6 +650,7 @@ int Http2Session::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* fram
       }
       break;
     case NGHTTP2_SETTINGS: {
+      if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) session.settings_unacknowledged_ = false;
       const uint32_t before =
           std::exchange(session.max_streams_,
                         nghttp2_session_get_remote_settings(session.nghttp2_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS));

@@ -98,6 +98,8 @@ class SessionEvents {
 class Http2Session {
  public:
   enum class Side { kClient, kServer };
+  // Frames that change nothing, and that the other side must answer at once.
+  enum class Probe { kPing, kSettings };
   // Upper bound of a header list that can be sent, in the size of RFC 9113. nghttp2 sends no larger lists. It counts 12
   // bytes a header instead of the 32 of the RFC, so a list that fits this bound also fits nghttp2's.
   static constexpr uint32_t kMaxSentHeaderListBytes = 64u << 10;
@@ -175,7 +177,8 @@ class Http2Session {
   void Grant(int32_t stream, uint32_t bytes);
   void Reset(int32_t stream, Http2Error error);  // OnClosed follows, within this call or Output
 
-  void Ping();
+  // kSettings sends an empty SETTINGS, or nothing if the other side has not acknowledged the last SETTINGS.
+  void Send(Probe probe);
   void GoAway(Http2Error error);  // open streams continue; no new ones are opened
   // Server side: asks the client to open no more streams, and still accepts streams that are on their way (RFC 9113,
   // section 6.8). The owner calls GoAway after a round trip.
@@ -222,7 +225,8 @@ class Http2Session {
   std::vector<int32_t> granted_;          // streams with grant_bytes
   std::vector<int32_t> writable_;         // streams whose kept bytes have left
 
-  uint32_t max_streams_ = 0;  // the other side's MAX_CONCURRENT_STREAMS
+  bool settings_unacknowledged_ = true;  // the last SETTINGS of this side
+  uint32_t max_streams_ = 0;             // the other side's MAX_CONCURRENT_STREAMS
   bool going_away_ = false;
   std::optional<Http2Error> goaway_error_;
   bool lost_ = false;

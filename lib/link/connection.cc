@@ -1,5 +1,6 @@
 #include "lib/link/connection.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,10 @@ namespace {
 // How an alert of TLS begins (RFC 8446, section 5.1). In HTTP/2 it would be a first frame of more than a megabyte,
 // which no server may send (RFC 9113, section 4.2).
 constexpr char kTlsAlert = 21;
+
+// Kestrel ends a connection on which a write is blocked by a window and no frame was flushed for 5 to 7 s
+// (MinResponseDataRate). An acknowledgement of a SETTINGS is such a frame. Rejected: PINGs, which gRPC's servers count.
+constexpr std::chrono::seconds kSettingsEvery(3);
 
 }  // namespace
 
@@ -29,6 +34,7 @@ Connection::Connection(Executor& executor, TimerQueue& timers, FlushQueue& flush
 // Close and End flush at once, and leave it in the queue.
 Connection::~Connection() {
   timers_.Clear(look_);
+  timers_.Clear(held_look_);
   flushes_.Forget(*this);
 }
 
@@ -46,6 +52,7 @@ void Connection::OnConnected() {
 void Connection::OnBytes(absl::string_view bytes) {
   if (over_) return;
   received_bytes_ += bytes.size();
+  received_at_ = executor_.Now();
   if (!up_ && options_.tls == nullptr && !bytes.empty() && bytes[0] == kTlsAlert) {
     return End(absl::UnavailableError(absl::StrCat(socket_->address().text, " speaks TLS, and this client does not")));
   }
@@ -55,7 +62,7 @@ void Connection::OnBytes(absl::string_view bytes) {
   if (!received.ok()) return End(received);
   if (up_) return;
   up_ = true;
-  up_since_ = idle_since_ = executor_.Now();
+  up_since_ = idle_since_ = received_at_;
   events_->OnUp(*this);
   if (session_ != nullptr && session_->going_away()) OnSlots();  // its GOAWAY came before OnUp
 }
@@ -83,6 +90,7 @@ void Connection::OnSlots() {
 void Connection::End(absl::Status why) {
   if (std::exchange(over_, true)) return;
   timers_.Clear(look_);
+  timers_.Clear(held_look_);
   if (!disconnected_) Flush();  // a GOAWAY with the reason
   if (session_ != nullptr) session_->Lose(why.message());
   events_->OnDown(*this, std::move(why));
@@ -91,6 +99,7 @@ void Connection::End(absl::Status why) {
 void Connection::Close() {
   if (std::exchange(over_, true)) return;
   timers_.Clear(look_);
+  timers_.Clear(held_look_);
   if (session_ == nullptr) return;
   session_->GoAway(Http2Error::kNoError);
   Flush();
@@ -124,7 +133,7 @@ void Connection::LookForSilence() {
     case SilenceWatch::Verdict::kAlive:
       break;
     case SilenceWatch::Verdict::kPing:
-      session_->Ping();
+      session_->Send(Http2Session::Probe::kPing);
       FlushLater();
       break;
     case SilenceWatch::Verdict::kFrozen:
@@ -134,6 +143,27 @@ void Connection::LookForSilence() {
                                               " s, and then no answer to an HTTP/2 PING; its process may be frozen")));
   }
   WatchForSilence();
+}
+
+// The timer stays set when no response is held any more: most are held for less than kSettingsEvery.
+void Connection::OnResponseHeld(bool held) {
+  held ? ++held_ : --held_;
+  if (held && held_look_ == TimerQueue::Id()) {
+    held_look_ = timers_.Set(executor_.Now() + kSettingsEvery, [this] { LookAtHeld(); });
+  }
+}
+
+void Connection::LookAtHeld() {
+  held_look_ = {};
+  if (held_ == 0) return;
+  const TimePoint now = executor_.Now();
+  TimePoint due = received_at_ + kSettingsEvery;
+  if (due <= now) {
+    session_->Send(Http2Session::Probe::kSettings);
+    FlushLater();
+    due = now + kSettingsEvery;
+  }
+  held_look_ = timers_.Set(due, [this] { LookAtHeld(); });
 }
 
 // A socket on a thread of its own may report an earlier write although it is congested again.
@@ -165,6 +195,11 @@ bool Connection::Suits(uint64_t client) const {
   const size_t streams = found == clients_.end() ? 0 : found->second;
   if (clients_.size() == (streams > 0 ? 1 : 0)) return true;
   return large_clients_ == 0 ? streams < kSharedStreams : streams > kSharedStreams;
+}
+
+void Connection::CheckPeer() {
+  if (!up_ || over_) return;
+  socket_->CheckPeer([this](const absl::Status& why) { End(why); });
 }
 
 std::optional<TcpSocket> Connection::Tcp() const {

@@ -72,10 +72,14 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   void WaitUntilDrained(ScheduledStream& call) { undrained_.push_back(call); }
 
   std::optional<TcpSocket> Tcp() const;
+  // Ends the connection, later, if a new revocation list names a certificate of the worker; see StreamSocket.
+  void CheckPeer();
 
   // A stream of this client opens, or has closed. See ScheduledStream::Options.
   void OnStreamOpens(uint64_t client);
   void OnStreamClosed(uint64_t client);
+  // A response on this connection is held, or no longer. See LookAtHeld.
+  void OnResponseHeld(bool held);
   // A client with more streams than this has a connection for itself, if its Worker may have one more. These few can be
   // reset at once; if the client goes away with more, the connection ends with them; see Worker::OnResetsLate.
   static constexpr size_t kSharedStreams = 15;
@@ -100,6 +104,8 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   // Looks every SilenceWatch::kLookEvery while streams are open.
   void WatchForSilence();
   void LookForSilence();
+  // Lets the worker send a frame if it has sent nothing for kSettingsEvery while responses are held.
+  void LookAtHeld();
   SilenceWatch::Received received() const { return {received_bytes_, session_->received_stream_frames()}; }
 
   Executor& executor_;
@@ -117,9 +123,12 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   size_t large_clients_ = 0;                       // those with more than kSharedStreams
   TimePoint idle_since_;                           // if there are none
   size_t unwanted_ = 0;
+  size_t held_ = 0;  // responses
   uint64_t received_bytes_ = 0;
+  TimePoint received_at_;  // the last bytes
   SilenceWatch silence_;
-  TimerQueue::Id look_;  // set while streams are open
+  TimerQueue::Id look_;       // set while streams are open
+  TimerQueue::Id held_look_;  // set while responses are held
   std::string output_;
   boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<DrainHook>,
                          boost::intrusive::constant_time_size<false>>

@@ -131,6 +131,12 @@ void ConnectionPool::Close() {
   }
 }
 
+void ConnectionPool::CheckPeers() {
+  for (const Connections* connections : {&open_, &leaving_}) {
+    for (const auto& connection : *connections) connection->CheckPeer();
+  }
+}
+
 void ConnectionPool::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
   for (const auto& connection : open_) {
     if (auto socket = connection->Tcp()) {

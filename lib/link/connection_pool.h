@@ -44,6 +44,8 @@ class ConnectionPool {
   bool LeaveUnwanted();
   void Close();  // permanently: all calls end. Call it before the pool is destroyed
 
+  void CheckPeers();  // Connection::CheckPeer of each
+
   // Appends those that take calls.
   void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const;
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kSafeBudgetBytes = 16 * 1024;
 constexpr int64_t kFloorFrames = 8;
-constexpr int64_t kUnknownLimitBytes = 4 << 20;
+constexpr int64_t kLimitBytes = 4 << 20;
 constexpr int kMaxThreads = 64;
 constexpr int64_t kMaxWorkerConnections = 16;
 
@@ -35,8 +35,8 @@ BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions
   const bool fixed =
       shared || schedule.policy == SchedulePolicy::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
   BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
-  bounds.limit_bytes =
-      options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
+  bounds.limit_bytes = options.limit_bytes.value_or(std::max({start, buffer, kLimitBytes}));
+  bounds.buffer_known = options.buffer_known;
   // At least 1, so that validation rejects a lower limit and not this floor.
   bounds.floor_bytes = options.floor_bytes.value_or(
       std::max<int64_t>(1, std::min({start, kFloorFrames * profile.frame_bytes, bounds.limit_bytes})));
@@ -138,7 +138,7 @@ Link::Link(Options options, const BudgetBounds& bounds)
     loop_->set_outlier_detection(options_.outlier_detection);
     loop_->schedule_run().SetBreachWatcher(options_.on_invariant_breach);
     monitor_ = std::make_unique<LinkMonitor>(*loop_, bounds, options_.watch_connections, options_.budget.on_change,
-                                             options_.on_worker_faults);
+                                             options_.on_worker_faults, options_.on_profile_mismatch);
   });
   if (options_.inline_callbacks) {
     callbacks_ = std::make_unique<InlineCallbacks>();

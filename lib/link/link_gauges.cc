@@ -1,5 +1,7 @@
 #include "lib/link/link_gauges.h"
 
+#include <limits>
+
 #include "sluice/plan.h"
 
 #include "lib/model/collapse.h"
@@ -7,17 +9,30 @@
 namespace sluice {
 namespace {
 
-// In bytes per second, by the model of the policy.
-double PredictGoodput(const ScheduleOptions& options, const SlotPlan& plan, int64_t response_bytes, int64_t calls) {
+// The budget in force as the buffer of the model. Paced grants leave no time idle, so a large buffer represents them.
+LinkProfile WithBudget(const ScheduleOptions& options, int64_t budget_bytes) {
+  constexpr int64_t kLarge = int64_t{1} << 40;
+  LinkProfile profile = options.profile;
+  profile.buffer_packets = 0;
+  profile.buffer_bytes = options.paced ? kLarge : budget_bytes;
+  return profile;
+}
+
+// In bytes per second, by the model of the policy. NaN if that model cannot say.
+double PredictGoodput(const ScheduleOptions& options, int64_t budget_bytes, const SlotPlan& plan,
+                      int64_t response_bytes, int64_t calls) {
   constexpr double kBitsPerByte = 8;
   switch (options.policy) {
     case SchedulePolicy::kUnscheduled:
-      return PredictCollapse(options.profile, response_bytes, calls).goodput_bps / kBitsPerByte;
+      return PredictUnscheduledGoodputBps(options.profile, response_bytes, calls)
+                 .value_or(std::numeric_limits<double>::quiet_NaN()) /
+             kBitsPerByte;
     case SchedulePolicy::kBatches:
       return plan.goodput_bps / kBitsPerByte;
     case SchedulePolicy::kRolling:
+      return PredictClosedLoopGoodputBps(WithBudget(options, budget_bytes), response_bytes, calls) / kBitsPerByte;
     case SchedulePolicy::kGrants:
-      return PredictClosedLoopGoodputBps(options.profile, response_bytes, calls) / kBitsPerByte;
+      return PredictGrantsGoodputBps(WithBudget(options, budget_bytes), response_bytes, calls) / kBitsPerByte;
   }
   return 0;
 }
@@ -33,9 +48,10 @@ LinkGauges GaugesOf(LinkLoop& loop) {
                     .in_flight_bytes = state.in_flight_bytes,
                     .in_flight_calls = state.in_flight_calls,
                     .ungranted_calls = state.ungranted_calls,
-                    .grant_window = state.grant_window,
+                    .ready_bytes = state.ready_bytes,
                     .budget_bytes = state.budget_bytes,
                     .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second,
+                    .profile_rtt = options.profile.propagation_rtt,
                     .policy = options.policy,
                     .observation = loop.schedule().Observation()};
   for (size_t i = 0; i < options.classes.size(); ++i) {
@@ -55,7 +71,7 @@ LinkGauges GaugesOf(LinkLoop& loop) {
   gauges.plan_batch_workers = plan.batch_workers;
   gauges.plan_wnd_max_packets = plan.wnd_max_packets;
   gauges.plan_slot = plan.slot;
-  gauges.plan_goodput_bytes_per_second = PredictGoodput(options, plan, response_bytes, calls);
+  gauges.plan_goodput_bytes_per_second = PredictGoodput(options, state.budget_bytes, plan, response_bytes, calls);
   return gauges;
 }
 

@@ -167,7 +167,9 @@ absl::Status LinkLoop::SetLease(const BudgetLease& lease) {
 void LinkLoop::SetPatience() {
   constexpr int kDrainTimes = 8;  // for each budget of a message
   const ScheduleOptions& options = schedule().options();
-  const int64_t budget_bytes = std::max<int64_t>(schedule().State().plan_bytes, 1);
+  const bool limited = options.policy != SchedulePolicy::kUnscheduled;
+  const int64_t budget_bytes =
+      limited ? std::max<int64_t>(schedule().State().plan_bytes, 1) : BufferBudgetBytes(options.profile);
   const CallbackMemory::ByteTime drain_time = DrainTime(options.profile, budget_bytes);
   callback_memory_.SetPatience(
       absl::ToChronoNanoseconds(options.stall_timeout + options.profile.propagation_rtt),

@@ -177,7 +177,8 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
       Gauge("sluice_in_flight_bytes", "Bytes of the budget that calls in flight use.", now.in_flight_bytes),
       Gauge("sluice_in_flight_calls", "Calls whose response may come and has not ended.", now.in_flight_calls),
       Gauge("sluice_ungranted_calls", "Calls whose request was sent and that have no grant.", now.ungranted_calls),
-      Gauge("sluice_grant_window", "Number of calls that may be out without a grant.", now.grant_window),
+      Gauge("sluice_ready_bytes", "Bytes of responses that are ready at workers and wait for a grant.",
+            now.ready_bytes),
       Gauge("sluice_budget_bytes", "Bytes that may be in flight towards this aggregator.", now.budget_bytes),
       Gauge("sluice_plan_batch_workers", "n: workers that may respond at once.", now.plan_batch_workers),
       Gauge("sluice_plan_wnd_max_packets", "wnd_max: packets that one worker can have in the buffer.",
@@ -185,6 +186,13 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
       Gauge("sluice_plan_slot_seconds", "T~: length of the slot of one batch.", absl::ToDoubleSeconds(now.plan_slot)),
       Gauge("sluice_link_capacity_bytes_per_second", "C: capacity of the bottleneck link, frames included.",
             now.link_capacity_bytes_per_second),
+      Gauge("sluice_link_measured_capacity_bytes_per_second",
+            "Highest rate at which the link received while calls waited, frames included; 0: unknown.",
+            now.measured_capacity_bytes_per_second),
+      Gauge("sluice_link_measured_rtt_seconds", "Smallest round trip of TCP of the link; 0: unknown.",
+            now.measured_rtt < absl::InfiniteDuration() ? absl::ToDoubleSeconds(now.measured_rtt) : 0),
+      Gauge("sluice_link_profile_rtt_seconds", "R: round trip of the link profile, without queues.",
+            absl::ToDoubleSeconds(now.profile_rtt)),
       Gauge("sluice_plan_goodput_bytes_per_second", "Payload that the model expects of the plan in force.",
             now.plan_goodput_bytes_per_second),
       Gauge("sluice_budget_floor_bytes", "The adaptive budget is never smaller.", now.budget_floor_bytes),
@@ -192,6 +200,9 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
             now.budget_limit_bytes),
       Gauge("sluice_budget_ceiling_bytes", "The budget at which responses were last lost; 0: no loss is remembered.",
             now.budget_ceiling_bytes),
+      Total("sluice_link_idle_seconds_total",
+            "Time in which calls waited for the budget, nothing was lost, and the link carried nothing.",
+            absl::ToDoubleSeconds(absl::FromChrono(now.idle_time))),
       Gauge("sluice_callback_bytes", "Bytes of responses that wait for the application's merge.", now.callback_bytes),
       Gauge("sluice_workers_wanted", "Workers in the list.", now.workers_wanted),
       Gauge("sluice_workers_connected", "Workers in the list that have a connection.", now.workers_connected),
@@ -205,6 +216,10 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
   families.push_back(Policy(now));
   AddObservation(now.observation, families);
   AddClasses(now, families);
+  families.push_back(
+      MakeFamily(prometheus::MetricType::Gauge, "sluice_link_profile_contradicted",
+                 "1: the link contradicts this fact of its profile.", "fact",
+                 {{"capacity", now.capacity_contradicted ? 1 : 0}, {"rtt", now.rtt_contradicted ? 1 : 0}}));
   families.push_back(FaultyWorkers(now));
   if (!now.worker_faults.empty()) families.push_back(NamedFaults(now));
   if (now.connections > 0) {

@@ -46,19 +46,26 @@ struct LinkGauges {
   int64_t in_flight_bytes = 0;
   int64_t in_flight_calls = 0;
   int64_t ungranted_calls = 0;
-  int64_t grant_window = 0;
+  int64_t ready_bytes = 0;
   int64_t budget_bytes = 0;
   int64_t plan_batch_workers = 0;    // n
   int64_t plan_wnd_max_packets = 0;  // wnd_max
   absl::Duration plan_slot;          // T~
   double plan_goodput_bytes_per_second = 0;
   double link_capacity_bytes_per_second = 0;
+  absl::Duration profile_rtt;
   SchedulePolicy policy = SchedulePolicy::kGrants;
+
+  double measured_capacity_bytes_per_second = 0;  // 0: unknown
+  absl::Duration measured_rtt = absl::InfiniteDuration();
+  bool capacity_contradicted = false;
+  bool rtt_contradicted = false;
 
   int64_t budget_floor_bytes = 0;
   int64_t budget_limit_bytes = 0;
   int64_t budget_ceiling_bytes = 0;  // 0 if no ceiling is remembered
-  std::optional<bool> leased;        // whether the budget is a lease now; empty if the link is not shared
+  std::chrono::nanoseconds idle_time{0};
+  std::optional<bool> leased;  // whether the budget is a lease now; empty if the link is not shared
 
   struct Class {
     std::string name;

@@ -22,12 +22,14 @@ constexpr size_t kMaxNamed = 20;
 }  // namespace
 
 LinkMonitor::LinkMonitor(LinkLoop& loop, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change,
-                         OnWorkerFaults on_faults)
+                         OnWorkerFaults on_faults, OnProfileMismatch on_mismatch)
     : loop_(loop),
       on_change_(std::move(on_change)),
       on_faults_(std::move(on_faults)),
+      on_mismatch_(std::move(on_mismatch)),
       bounds_(bounds),
-      budget_(StartBudget(bounds, loop.now())) {
+      budget_(StartBudget(bounds, loop.now())),
+      observed_until_(loop.now()) {
   if (!watch) return;
   LookLater(loop.now() + kPeriod);
   LookForFaults();
@@ -71,7 +73,10 @@ void LinkMonitor::LookLater(TimePoint when) {
 
 void LinkMonitor::Look() {
   look_began_ = loop_.now();
-  if (!Active()) return LookLater(look_began_ + kPeriod);
+  if (!Active()) {
+    observed_until_ = look_began_;
+    return LookLater(look_began_ + kPeriod);
+  }
   loop_.worker_table().BeginLook(look_began_, budget_.settle_until, budget_.counted_since);
   LookAtSlice();
 }
@@ -98,11 +103,12 @@ void LinkMonitor::LookForFaults() {
   faults_timer_ = loop_.timers().Set(loop_.now() + kFaultsPeriod, [this] { LookForFaults(); });
 }
 
-// Returns true while calls exist, and once more after the last call has ended.
+// Returns true while calls exist, and once more after the last call has ended. A turn of a tunnel may end before its
+// loss shows.
 bool LinkMonitor::Active() {
   const ScheduleState state = loop_.schedule().State();
   const bool ended = std::exchange(ended_before_look_, state.ended_calls) != state.ended_calls;
-  return ended || state.ended_calls < state.submitted_calls;
+  return ended || state.ended_calls < state.submitted_calls || loop_.workers().watches_tunnels();
 }
 
 void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
@@ -110,15 +116,27 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
   if (!sight.lossy_now.empty()) loop_.schedule_run().OnSilence(sight.lossy_now);
   sight_ = sight;
   const ScheduleState schedule = loop_.schedule().State();
+  const int64_t payload_bytes = loop_.schedule().options().profile.packet_payload_bytes;
+  const int64_t answers = schedule.ended_calls - std::exchange(ended_calls_, schedule.ended_calls);
   const BudgetObservation seen{
       .now = now,
-      .answers = schedule.ended_calls - std::exchange(ended_calls_, schedule.ended_calls),
+      .elapsed = now - std::exchange(observed_until_, now),
+      .answers = answers,
+      .received_bytes = static_cast<int64_t>(sight.received_bytes),
+      .packets = answers + static_cast<int64_t>(sight.received_bytes) / payload_bytes,
       .active_workers = sight.active_workers,
       .lossy_workers = sight.lossy_workers,
+      .rto_waits = sight.rto_waits,
       .out_of_order_losses = sight.losses_out_of_order,
       .worst_out_of_order_losses = sight.worst_out_of_order,
       .backlogged_time = schedule.backlogged_time - std::exchange(backlogged_time_, schedule.backlogged_time),
       .backlogged_bytes = schedule.backlogged_bytes - std::exchange(backlogged_bytes_, schedule.backlogged_bytes)};
+  // If nothing is lost, this is time that the schedule has cost.
+  const bool lost = sight.rto_waits > 0 || sight.lossy_workers > 0 || sight.losses_out_of_order > 0;
+  const std::chrono::nanoseconds busy_time = absl::ToChronoNanoseconds(
+      absl::Seconds(static_cast<double>(seen.backlogged_bytes) / bounds_.capacity_bytes_per_second));
+  if (!lost && busy_time < seen.backlogged_time) idle_time_ += seen.backlogged_time - busy_time;
+  CheckProfile(schedule, seen);
   const int64_t before_bytes = budget_.budget_bytes;
   const BudgetStep step = Decide(bounds_, budget_, seen);
   budget_ = step.state;
@@ -131,6 +149,14 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
                 .ceiling_bytes = budget_.ceiling_bytes,
                 .decision = BudgetDecisionName(step.decision),
                 .reason = step.reason});
+  }
+}
+
+void LinkMonitor::CheckProfile(const ScheduleState& schedule, const BudgetObservation& seen) {
+  const int64_t budget_bytes = schedule.budget_bytes == schedule.plan_bytes ? schedule.budget_bytes : 0;
+  const LinkProfile& profile = loop_.schedule().options().profile;
+  for (const ProfileMismatch& found : profile_check_.Observe(profile, seen, budget_bytes, sight_.min_rtt)) {
+    if (on_mismatch_) on_mismatch_(found);
   }
 }
 
@@ -147,10 +173,15 @@ void LinkMonitor::FillGauges(LinkGauges& gauges) const {
   gauges.budget_floor_bytes = bounds_.floor_bytes;
   gauges.budget_limit_bytes = bounds_.limit_bytes;
   gauges.budget_ceiling_bytes = budget_.ceiling_bytes;
+  gauges.idle_time = idle_time_;
   faults_.ForEach([&gauges](const std::string& address, WorkerFault fault) {
     ++gauges.faulty_workers[static_cast<size_t>(fault)];
     if (gauges.worker_faults.size() < kMaxNamed) gauges.worker_faults.emplace_back(address, fault);
   });
+  gauges.measured_capacity_bytes_per_second = profile_check_.capacity_bytes_per_second();
+  gauges.measured_rtt = profile_check_.rtt();
+  gauges.capacity_contradicted = profile_check_.contradicts_capacity();
+  gauges.rtt_contradicted = profile_check_.contradicts_rtt();
   gauges.connections = sight_.connections;
   gauges.min_rtt = sight_.min_rtt.value_or(absl::InfiniteDuration());
   gauges.smoothed_rtt = sight_.smoothed_rtt.value_or(absl::InfiniteDuration());

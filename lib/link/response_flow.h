@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sluice/plan.h"
+
 #include "absl/strings/string_view.h"
 #include "lib/grpc_wire/message_prefixes.h"
 
@@ -23,14 +25,28 @@ class ResponseFlow {
   // settings, since nghttp2 adds to that one.
   static constexpr int64_t kLargestBytes = (int64_t{1} << 31) - 1 - 65535;
 
-  explicit ResponseFlow(bool many_messages) : many_messages_(many_messages) {}
+  // `unasked_bytes`: the most that may come before it is asked for, if the schedule grants the response without a
+  // bound; 0: all of it.
+  explicit ResponseFlow(bool many_messages, int64_t unasked_bytes = 0)
+      : many_messages_(many_messages), unasked_bytes_(unasked_bytes) {}
 
-  // The schedule grants `bytes` more of messages. They include bytes that have already come without a grant, in the
-  // room for a prefix. TakeWidening has already restored that room.
+  // The schedule grants `bytes` more of messages; kMaxResponseBytes: without a bound. They include bytes that have
+  // already come without a grant, in the room for a prefix. TakeWidening has already restored that room.
   void Grant(int64_t bytes) {
-    const int64_t repaid_bytes = std::min(bytes, ungranted_bytes_);
-    ungranted_bytes_ -= repaid_bytes;
-    granted_bytes_ += bytes - repaid_bytes;
+    const bool unbounded = bytes >= kMaxResponseBytes;
+    unbounded_ |= unbounded;
+    comes_unasked_ |= unbounded && unasked_bytes_ > 0;
+    if (!comes_unasked_ || granted_bytes_ == 0) Add(unbounded && unasked_bytes_ > 0 ? unasked_bytes_ : bytes);
+  }
+  // Whether the response was granted without a bound, and asked_bytes and OpenAhead decide how much may come.
+  bool comes_unasked() const { return comes_unasked_; }
+  // Then grants the bytes that were asked for, and more messages if there may be some. Small steps would cost a frame
+  // for each message.
+  void OpenAhead() {
+    if (!comes_unasked_) return;
+    const int64_t ahead_bytes = many_messages_ ? unasked_bytes_ : 0;
+    const int64_t more_bytes = asked_bytes_ + ahead_bytes - granted_bytes_;
+    if (more_bytes > ahead_bytes / 2) Add(more_bytes);
   }
 
   // DATA has come. `padding_bytes` of the window were not part of `bytes`.
@@ -39,6 +55,8 @@ class ResponseFlow {
     open_bytes_ -= part.message_bytes + part.prefix_bytes + padding_bytes;
     ungranted_bytes_ += std::max<int64_t>(part.message_bytes - granted_bytes_, 0);
     granted_bytes_ = std::max<int64_t>(granted_bytes_ - part.message_bytes, 0);
+    // Several messages together may be larger than a grant without a bound.
+    if (unbounded_ && !comes_unasked_ && granted_bytes_ < kMaxResponseBytes / 2) granted_bytes_ += kMaxResponseBytes;
     prefix_bytes_ += part.prefix_bytes;
     asked_bytes_ = part.whole_prefix ? 0 : std::max<int64_t>(asked_bytes_ - part.message_bytes, 0);
     return part;
@@ -77,7 +95,16 @@ class ResponseFlow {
   int64_t messages() const { return prefixes_.messages(); }  // that have begun
 
  private:
+  void Add(int64_t bytes) {
+    const int64_t repaid_bytes = std::min(bytes, ungranted_bytes_);
+    ungranted_bytes_ -= repaid_bytes;
+    granted_bytes_ += bytes - repaid_bytes;
+  }
+
   bool many_messages_;
+  int64_t unasked_bytes_;
+  bool unbounded_ = false;
+  bool comes_unasked_ = false;
   MessagePrefixes prefixes_;
   int64_t prefix_bytes_ = 0;  // received prefix bytes of all messages
   int64_t open_bytes_ = kFirstBytes;

@@ -21,7 +21,8 @@ ScheduledConnection::ScheduledConnection(LinkLoop& loop, size_t traffic_class, U
       loop, loop.metrics().Tunnels(kLibraryTunnels), traffic_class,
       ScheduledTunnel::Owner{.on_turn = on_turn,
                              .tcp = [this] { return open_ ? socket_->Tcp() : std::nullopt; },
-                             .set_window = [this](int bytes) { socket_->SetReceiveWindow(bytes); }});
+                             .set_window = [this](int bytes) { socket_->SetReceiveWindow(bytes); },
+                             .on_refused = [this](const absl::Status& why) { End(why, 0); }});
 }
 
 ScheduledConnection::~ScheduledConnection() = default;

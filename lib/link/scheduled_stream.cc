@@ -46,7 +46,7 @@ void ScheduledStream::Send(int64_t granted_bytes) {
     loop_.schedule_run().OnUnsent(id());
     return options_.worker->OnStreamUnused();
   }
-  flow_ = ResponseFlow(options_.many_messages);
+  flow_ = ResponseFlow(options_.many_messages, opening->unasked_bytes);
   flow_.Grant(granted_bytes);
   // The stream may close within Open.
   sent_ = now;
@@ -101,7 +101,11 @@ void ScheduledStream::Grant(int64_t bytes) {
 }
 
 void ScheduledStream::SetHeld(HeldFor held_for) {
-  if (std::exchange(held_for_, held_for) != held_for && !given_up()) user_->OnResponseHeld(held_for);
+  const HeldFor before = std::exchange(held_for_, held_for);
+  if (before == held_for) return;
+  const bool is_held = held_for != HeldFor::kNothing;
+  if (connection_ != nullptr && is_held != (before != HeldFor::kNothing)) connection_->OnResponseHeld(is_held);
+  if (!given_up()) user_->OnResponseHeld(held_for);
 }
 
 void ScheduledStream::WidenWindow() {
@@ -128,9 +132,10 @@ void ScheduledStream::EndUnsent(absl::Status why) {
   if (!waited) options_.worker->OnStreamUnused();
 }
 
-// The allowance counts the resets that reach the worker.
+// The allowance counts the resets that reach the worker. A call may be cancelled twice before its reset leaves.
 bool ScheduledStream::MayReset() {
-  return connection_ == nullptr || !connection_->session()->on_wire(stream_) ||
+  const bool taken = phase_ == Phase::kReset || !end_status_.ok();
+  return taken || connection_ == nullptr || !connection_->session()->on_wire(stream_) ||
          options_.worker->resets().Take(loop_.now());
 }
 
@@ -163,8 +168,7 @@ void ScheduledStream::DropUntilReset(const StreamEnd* end, const absl::Status& w
 // If it is not on the wire, either it could not be sent, or it has ended since the schedule decided.
 void ScheduledStream::Abort() {
   if (phase_ == Phase::kEnded || told_) return;
-  // A caller that cancels a call has asked for its reset before; see Abandon.
-  const bool may_reset = !end_status_.ok() || MayReset();
+  const bool may_reset = MayReset();
   if (end_status_.ok()) {
     end_status_ = loop_.now() >= options_.deadline ? absl::DeadlineExceededError("the deadline passed")
                                                    : absl::CancelledError("the call was cancelled");
@@ -237,19 +241,31 @@ void ScheduledStream::LetNextCome() {
   if (phase_ == Phase::kReset || connection_ == nullptr) return;
   if (!told_ && !user_->WantsNextMessage()) return SetHeld(HeldFor::kRoom);
   SetHeld(HeldFor::kNothing);
+  flow_.OpenAhead();
   WidenWindow();
 }
 
-// An abandoned call has no user, and takes everything. A refused response has no messages. The schedule receives a
-// prefix at once, even if the user has no room: the worker is not slow because the application is.
+// An abandoned call has no user, and takes everything. A refused response has no messages, and waits for its
+// reset. The schedule receives a prefix at once, even if the user has no room: the worker is not slow because the
+// application is.
 void ScheduledStream::TellReady(bool prefix_came) {
-  if (connection_ == nullptr || phase_ == Phase::kReset || response_ == Response::kRefused) return;
+  if (connection_ == nullptr || phase_ == Phase::kReset) return;
+  const bool refused = response_ == Response::kRefused;
   const int64_t pending_bytes = flow_.pending_message_bytes();
-  const bool asks = flow_.Ask(told_ ? pending_bytes : user_->WantedBytes());
-  if (flow_.granted_bytes() == 0 && pending_bytes > 0)
+  const int64_t wanted_bytes = told_ ? pending_bytes : user_->WantedBytes();
+  const bool asks = !refused && flow_.Ask(wanted_bytes);
+  if (!refused && wanted_bytes > 0) flow_.OpenAhead();
+  if (flow_.granted_bytes() == 0 && pending_bytes > 0) {
     SetHeld(flow_.asked_bytes() > 0 ? HeldFor::kGrant : HeldFor::kRoom);
-  if (!asks && !prefix_came) return;
+  } else if (!refused && flow_.comes_unasked()) {
+    SetHeld(HeldFor::kNothing);
+    WidenWindow();
+  }
+  if (refused || (!asks && !prefix_came)) return;
   if (asks && !told_) user_->OnResponseAsked();
+  // The schedule counts bytes that it granted without a bound as on their way, and the others cannot come yet.
+  if (flow_.comes_unasked())
+    return loop_.schedule_run().OnReady(id(), std::min(pending_bytes, flow_.granted_bytes()), 0);
   loop_.schedule_run().OnReady(id(), flow_.asked_bytes(), pending_bytes - flow_.asked_bytes());
 }
 
@@ -263,7 +279,9 @@ void ScheduledStream::OnWritable() {
 }
 
 void ScheduledStream::OnClosed(StreamEnd end) {
-  std::exchange(connection_, nullptr)->OnStreamClosed(options_.client);
+  Connection& connection = *std::exchange(connection_, nullptr);
+  connection.OnStreamClosed(options_.client);
+  if (held_for_ != HeldFor::kNothing) connection.OnResponseHeld(false);
   WaitHook::unlink();
   DrainHook::unlink();
   if (!given_up()) user_->OnResponseCounted();

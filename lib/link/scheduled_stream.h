@@ -75,12 +75,15 @@ class StreamUser {
     HeaderList head;
     std::string data;
     bool end_stream = true;
+    // The most bytes of the response that the worker may send without WantedBytes, if the schedule grants it without a
+    // bound. 0: all.
+    int64_t unasked_bytes = 0;
   };
 
   virtual ~StreamUser() = default;
 
   // Begins the request, or begins it again if the worker never processed it. `granted_bytes` of the response may come
-  // with no further grant. Null: the request must wait until LinkLoop::Resume.
+  // with no further grant; kMaxResponseBytes: all of it. Null: the request must wait until LinkLoop::Resume.
   virtual std::optional<Opening> BeginRequest(TimePoint now, int64_t granted_bytes) = 0;
   // The request was sent; called again if it began again.
   virtual void OnRequestSent() = 0;

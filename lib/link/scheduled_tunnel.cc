@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "sluice/plan.h"
 #include "sluice/schedule.h"
 
 #include "lib/link/link_loop.h"
+#include "lib/net/socket_address.h"
 #include "lib/scheduling/budget.h"
 #include "lib/tcp/tcp_connection.h"
 
@@ -30,6 +32,10 @@ constexpr int64_t kUnscaledWindowBytes = 64 << 10;
 // A window may grow after so many times its bytes, even if a third of a large budget has not come.
 constexpr int64_t kPartWindows = 16;
 constexpr int64_t kMostWindowBytes = 4 << 20;
+
+// A tunnel that expects bytes is looked at for this long after the last ones: the first retransmission timeout ends
+// after 200 ms, and a turn much sooner.
+constexpr std::chrono::milliseconds kWatched(500);
 
 constexpr char kTlsRecord = 0x16;  // the first byte of a TLS connection (RFC 8446, section 5.1)
 // A TLS record of HTTP/2's PING takes 39 bytes, and of two WINDOW_UPDATEs 48. A request takes more.
@@ -66,11 +72,15 @@ ScheduledTunnel::ScheduledTunnel(LinkLoop& loop, TunnelMetrics& metrics, size_t 
 }
 
 ScheduledTunnel::~ScheduledTunnel() {
+  unlink();  // the connection may be gone
   Stop();
 }
 
 void ScheduledTunnel::Stop() {
   if (std::exchange(stopped_, true)) return;
+  std::vector<WorkerTable::Socket> last;
+  if (is_linked() && AppendTcp(last)) loop_.worker_table().LookAt(loop_.now(), last);
+  unlink();
   loop_.timers().Clear(timer_);
   EndFilling();
   if (asked_) End(CallEnd::kAborted);
@@ -100,8 +110,9 @@ void ScheduledTunnel::OnResponse(absl::string_view received) {
   const bool in_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
   const int64_t surprises = turns_.surprises();
   if (in_turn) loop_.schedule_run().OnReceived(id(), bytes);
-  Do(turns_.OnResponse(loop_.now(), {.bytes = bytes, .is_response = !IsControl(received), .ends = Ends(bytes)},
-                       part_bytes_));
+  const TunnelTurns::Piece piece{.bytes = bytes, .is_response = !IsControl(received), .ends = Ends(bytes)};
+  OnHeard(piece);
+  Do(turns_.OnResponse(loop_.now(), piece, part_bytes_));
   if (turns_.surprises() > surprises) metrics_.CountSurprise();
   WatchForSilence();
   in_response_ = false;
@@ -176,11 +187,17 @@ void ScheduledTunnel::Ask() {
   window_bytes_ = window_bytes + (WindowIsBroken(tcp) ? kTunnelWindowPackets * full_packet_bytes_ : 0);
   part_bytes_ = std::min(plan_bytes / kTurnsOfBudget, kPartWindows * window_bytes_);
   const int64_t charged_bytes = std::max(window_bytes_, advertised_bytes);
+  const int64_t expected_bytes = std::min(turns_.response_bytes(), kMaxResponseBytes);
   const CallRequest request{
-      .response_bytes = std::max(charged_bytes, turns_.response_bytes()), .tag = tag(), .window_bytes = charged_bytes};
+      .response_bytes = std::max(charged_bytes, expected_bytes), .tag = tag(), .window_bytes = charged_bytes};
   BlockId block = 0;
   asked_ = true;
-  loop_.schedule_run().Submit({&request, 1}, TimePoint::max(), block, traffic_class_).IgnoreError();  // it is valid
+  const absl::Status submitted = loop_.schedule_run().Submit({&request, 1}, TimePoint::max(), block, traffic_class_);
+  if (!submitted.ok()) {
+    asked_ = before.has_value();
+    Stop();
+    return owner_.on_refused(submitted);
+  }
   prompt_ = turns_.phase() == TunnelTurns::Phase::kTurn;
   if (!before.has_value()) return;
   if (prompt_) return loop_.schedule_run().OnFinished(*before, CallEnd::kArrived);
@@ -217,6 +234,9 @@ void ScheduledTunnel::Grant(int64_t) {
   const TunnelTurns::Step step = turns_.OnGranted(loop_.now());
   Do(step);
   if (step != TunnelTurns::Step::kNothing) return;
+  ++begun_turns_;
+  heard_at_ = loop_.now();
+  if (!is_linked()) loop_.workers().Watch(*this);
   owner_.set_window(static_cast<int>(window_bytes_));
   WatchForSilence();
   if (!in_response_) owner_.on_turn();
@@ -225,6 +245,45 @@ void ScheduledTunnel::Grant(int64_t) {
 void ScheduledTunnel::End(CallEnd end) {
   asked_ = false;
   loop_.schedule_run().OnFinished(id(), end);
+}
+
+bool ScheduledTunnel::Expects() const {
+  return turns_.reads() && (!turns_.answered() || has_rest_);
+}
+
+// A tunnel is one worker's load. Its turns are numbered as responses.
+WorkerLoad ScheduledTunnel::Load() const {
+  const int64_t out = Expects() ? 1 : 0;
+  return {.out_calls = out,
+          .owing_calls = turns_.answered() ? out : 0,
+          .ended_calls = begun_turns_ - out,
+          .owed_since = heard_at_,
+          .pauses = pauses_};
+}
+
+// Counts a pause as Outstanding does for calls.
+void ScheduledTunnel::OnHeard(const TunnelTurns::Piece& piece) {
+  const absl::Duration rtt = loop_.schedule().options().profile.propagation_rtt;
+  const nanoseconds pause = absl::ToChronoNanoseconds(absl::FromChrono(WorkerLoad::kPause) + rtt);
+  if (Load().owing_calls > 0 && loop_.now() - heard_at_ >= pause) ++pauses_;
+  if (piece.is_response) has_rest_ = begun_turns_ > 0 && !piece.ends;
+  heard_at_ = loop_.now();
+  has_news_ = true;
+  if (!stopped_ && !is_linked()) loop_.workers().Watch(*this);
+}
+
+bool ScheduledTunnel::AppendTcp(std::vector<WorkerTable::Socket>& sockets) {
+  const bool in_turn = turns_.phase() == TunnelTurns::Phase::kTurn;
+  const bool waits = Expects() && loop_.now() - heard_at_ < kWatched;
+  if (!std::exchange(has_news_, false) && !in_turn && !waits) return false;
+  std::optional<TcpSocket> tcp = owner_.tcp();
+  if (!tcp.has_value()) return true;
+  // A tunnel does not make its worker wanted.
+  const size_t worker = loop_.worker_table().Add(FormatSocketAddress(tcp->remote));
+  const std::optional<size_t> forgotten = loop_.worker_table().Remove(worker);
+  if (forgotten.has_value()) loop_.schedule_run().ForgetWorker(WorkerTable::ScheduleId(*forgotten));
+  sockets.push_back({worker, *std::move(tcp), Load(), &watched_});
+  return true;
 }
 
 // The timer is set once for many responses, and looks again when it is due: setting it is expensive.

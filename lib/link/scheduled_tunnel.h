@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
+
+#include <boost/intrusive/list.hpp>
 
 #include "sluice/schedule.h"
 
@@ -12,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/tunnel_metrics.h"
+#include "lib/link/worker_table.h"
 #include "lib/net/timer_queue.h"
 #include "lib/scheduling/tunnel_turns.h"
 #include "lib/tcp/tcp_socket.h"
@@ -27,13 +31,20 @@ class LinkLoop;
 // The window is small, so that many tunnels have a turn at the same time: two packets, or a 24th of the budget. It
 // grows up to a third of the budget while the tunnel's turns follow each other without a wait, so that one tunnel alone
 // is fast.
-class ScheduledTunnel final : private Scheduled {
+class ScheduledTunnel final
+    : private Scheduled,
+      public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
+  using List = boost::intrusive::list<ScheduledTunnel, boost::intrusive::constant_time_size<false>>;
+
   // The owner, which has the connection.
   struct Owner {
     std::function<void()> on_turn;                  // a turn begins; it is not called within OnResponse
     std::function<std::optional<TcpSocket>()> tcp;  // describes the connection, if it is TCP
     std::function<void(int bytes)> set_window;      // as StreamSocket::SetReceiveWindow
+    // The schedule has refused a turn, so the tunnel has stopped and passes no more bytes: the owner ends the
+    // connection, with this reason. It may be called within each event below.
+    std::function<void(const absl::Status& why)> on_refused;
   };
 
   // Whether the schedule has turns for tunnels: with grants and rolling.
@@ -56,6 +67,9 @@ class ScheduledTunnel final : private Scheduled {
   bool passes_requests() const { return turns_.passes_requests(); }
   bool reads() const { return turns_.reads(); }
   void Stop();  // the connection is over; the owner gets no event any more
+  // For a look at the connections of the link (WorkerTable). Returns false, and appends nothing, if the tunnel expects
+  // nothing and nothing has come since the last look.
+  bool AppendTcp(std::vector<WorkerTable::Socket>& sockets);
 
  private:
   // Scheduled.
@@ -75,6 +89,9 @@ class ScheduledTunnel final : private Scheduled {
   void End(CallEnd end);
   void EndFilling();
   void WatchForSilence();
+  bool Expects() const;
+  WorkerLoad Load() const;
+  void OnHeard(const TunnelTurns::Piece& piece);
 
   LinkLoop& loop_;
   TunnelMetrics& metrics_;
@@ -99,6 +116,13 @@ class ScheduledTunnel final : private Scheduled {
   TimerQueue::Id filling_timer_;
   TimerQueue::Id timer_;  // set during a turn
   TimePoint timer_due_;
+  // For looks.
+  bool has_news_ = false;        // bytes have come since the last look
+  bool has_rest_ = false;        // the last packet was full, so more of its response follows
+  int64_t begun_turns_ = 0;      // including the current one
+  int64_t pauses_ = 0;           // silences within a response that were as long as a retransmission timeout
+  TimePoint heard_at_;           // the last bytes of the worker, or the beginning of the turn
+  WorkerTable::Tunnel watched_;  // kept from one look to the next
 };
 
 }  // namespace sluice

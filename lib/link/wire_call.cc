@@ -4,12 +4,21 @@
 #include <limits>
 #include <utility>
 
+#include "sluice/plan.h"
+
 #include "lib/grpc_wire/request.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/worker.h"
 #include "lib/tcp/tcp_report.h"
 
 namespace sluice {
+namespace {
+
+// The part of a response that may come before its claim, with unscheduled: as much as from most gRPC clients. A larger
+// window would let more arrive beyond the bound of the memory, and a smaller one would delay responses.
+constexpr int64_t kUnaskedBytes = 64 << 10;
+
+}  // namespace
 
 ScheduledStream& WireCall::Make(LinkLoop& loop, CallSpec spec, CallOwner& owner) {
   ScheduledStream::Options options{.worker = spec.worker,
@@ -29,7 +38,7 @@ WireCall::WireCall(LinkLoop& loop, CallSpec spec, CallOwner& owner)
 
 // Bytes that come with the request come without a further grant. So does a response that the schedule may grant early.
 std::optional<StreamUser::Opening> WireCall::BeginRequest(TimePoint now, int64_t granted_bytes) {
-  waits_to_begin_ = !claim_.Take(std::max(granted_bytes, EarlyBytes()));
+  waits_to_begin_ = !claim_.Take(BytesWithRequest(granted_bytes));
   if (waits_to_begin_) return std::nullopt;
   reader_.emplace(ResponseReader::Options{.max_message_bytes = spec_.max_message_bytes,
                                           .server_streaming = spec_.server_streaming,
@@ -43,7 +52,13 @@ std::optional<StreamUser::Opening> WireCall::BeginRequest(TimePoint now, int64_t
                                     .gzip = spec_.gzip_request,
                                     .metadata = spec_.metadata.get(),
                                     .more_metadata = spec_.more_metadata.get()}),
-                 .data = *spec_.request};
+                 .data = *spec_.request,
+                 .unasked_bytes = spec_.memory == nullptr ? 0 : kUnaskedBytes};
+}
+
+int64_t WireCall::BytesWithRequest(int64_t granted_bytes) {
+  if (granted_bytes < kMaxResponseBytes) return std::max(granted_bytes, EarlyBytes());
+  return spec_.may_idle ? 0 : std::clamp(spec_.response_bytes, CallbackMemory::kMinMessageBytes, kUnaskedBytes);
 }
 
 // A larger response comes early in part, and is claimed whole once its prefix has arrived. Rejected: to claim its part

@@ -70,7 +70,8 @@ class WireCall final : public StreamUser {
   int64_t WantedBytes() override;
   bool WantsNextMessage() override;
 
-  int64_t EarlyBytes();  // bytes that may come before the response is ready
+  int64_t BytesWithRequest(int64_t granted_bytes);  // to claim before it
+  int64_t EarlyBytes();                             // bytes that may come before the response is ready
   void OnRoom();
   void Conclude(StreamEnd end, const absl::Status& why);
 

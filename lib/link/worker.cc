@@ -11,7 +11,7 @@
 #include "lib/net/worker_address.h"
 #include "lib/scheduling/limit_status.h"
 #include "lib/tcp/tcp_report.h"
-#include "lib/tls/uri_name.h"
+#include "lib/tls/certificate_name.h"
 
 namespace sluice {
 namespace {

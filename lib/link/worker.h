@@ -91,8 +91,7 @@ class Worker final : private ConnectorEvents {
 
   // A response of the worker had this value of kTcpReportKey in its trailers.
   void OnTcpReport(std::string_view report);
-  // Appends the open connections.
-  void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const { connections_.AppendTcp(sockets); }
+  ConnectionPool& connections() { return connections_; }
 
  private:
   // ConnectorEvents.

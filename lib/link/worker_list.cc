@@ -77,11 +77,12 @@ absl::Status AddRange(const OpenRange& pattern, const Range& range, bool last_en
     return CheckOpen(pattern);
   }
   const uint32_t last = *range.last - range.first;
-  // Validate only the first and the last worker: the workers between them differ only in their number.
-  absl::Status valid = ValidateWorkerAddress(pattern.Address(0));
-  valid.Update(ValidateWorkerAddress(pattern.Address(last)));
-  if (!valid.ok()) return Refuse(absl::StrCat("stands for a worker that cannot be: ", valid.message()));
-  for (uint32_t i = 0; i <= last; ++i) list.fixed.push_back(pattern.Address(i));
+  for (uint32_t i = 0; i <= last; ++i) {
+    list.fixed.push_back(pattern.Address(i));
+    // Each of them: "ipv{0..9}:7000" has two that begin like another form of an address.
+    const absl::Status valid = ValidateWorkerAddress(list.fixed.back());
+    if (!valid.ok()) return Refuse(absl::StrCat("stands for a worker that cannot be: ", valid.message()));
+  }
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/http2/session.h"
+#include "lib/link/scheduled_tunnel.h"
 #include "lib/link/worker.h"
 #include "lib/link/worker_table.h"
 #include "lib/tls/tls_context.h"
@@ -45,13 +46,17 @@ class WorkerPool {
   // The number of calls that wait for a stream of a connected worker.
   size_t CountWaitingForStream() const;
 
-  // The connections of the workers, one slice after the other. A worker that stays is in exactly one slice.
+  // The connections of the workers, and of the tunnels that are watched, one slice after the other. A worker that stays
+  // is in exactly one slice.
   using Key = std::tuple<std::string, std::string, TlsContext*>;  // target, server name, TLS
   struct TcpSlice {
     std::vector<WorkerTable::Socket> sockets;  // of open connections
     std::optional<Key> last;                   // empty behind the last slice
   };
-  TcpSlice TcpSockets(const std::optional<Key>& after, size_t workers) const;
+  TcpSlice TcpSockets(const std::optional<Key>& after, size_t workers);
+  // Looks at a tunnel that is not watched yet, from the next look on, until ScheduledTunnel::AppendTcp returns false.
+  void Watch(ScheduledTunnel& tunnel) { tunnels_.push_back(tunnel); }
+  bool watches_tunnels() const { return !tunnels_.empty() || !looked_tunnels_.empty(); }
 
   // For the loop.
   void CloseAll();
@@ -59,17 +64,30 @@ class WorkerPool {
   void FreeUnused();
 
  private:
+  struct KnownTls {
+    std::weak_ptr<TlsContext> context;
+    std::shared_ptr<SSL_CTX> files;  // when the pool last looked
+  };
+
   void UseTls();
+  // Ends connections whose workers a new revocation list names.
+  void LookAtLists();
+  void LookAtListsIn(TimePoint::duration time);
 
   LinkLoop& loop_;
   Http2Session::Options session_options_;
   size_t max_connections_ = 4;
   std::map<Key, std::weak_ptr<Worker>> workers_;
-  size_t sweep_at_ = 0;  // number of entries, some for destroyed workers, at which to remove those
+  ScheduledTunnel::List tunnels_;         // to be looked at
+  ScheduledTunnel::List looked_tunnels_;  // in this look
+  size_t sweep_at_ = 0;                   // number of entries, some for destroyed workers, at which to remove those
   // Without users. Destroyed at the end of the turn, because their functions may still be on the stack. An action for
   // the handshake of a worker may also be pending when its last user releases the worker.
   std::vector<std::unique_ptr<Worker>> unused_;
-  std::vector<std::weak_ptr<TlsContext>> tls_contexts_;
+  std::vector<KnownTls> tls_contexts_;
+  bool looks_at_lists_ = false;  // a timer is set
+  bool checks_ = false;          // files have changed, and not all connections are checked
+  std::optional<Key> checked_;   // the last worker that was
   bool uses_tls_ = false;
 };
 

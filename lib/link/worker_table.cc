@@ -88,7 +88,7 @@ void WorkerTable::OnLost(size_t worker, TimePoint now) {
     row.lost_at = now;
     row.unreachable = true;
   }
-  row.unacknowledged_response = 0;
+  row.losses.unacknowledged_response = 0;
 }
 
 void WorkerTable::OnForgotten(size_t worker) {
@@ -134,9 +134,6 @@ WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const 
 void WorkerTable::BeginLook(TimePoint now, TimePoint settled, TimePoint counted_since) {
   began_ = now;
   settled_ = settled;
-  sight_ = LinkSight();
-  rtt_sum_ = absl::ZeroDuration();
-  ++looks_;
   if (std::exchange(counted_since_, counted_since) != counted_since) worst_out_of_order_ = 0;
 }
 
@@ -144,24 +141,32 @@ void WorkerTable::LookAt(TimePoint now, absl::Span<const Socket> sockets) {
   for (const Socket& socket : sockets) {
     Row& row = rows_[socket.worker];
     const TcpInfo& info = socket.tcp.info;
-    const Seen last = std::exchange(seen_[socket.tcp.inode], {info.out_of_order_packets, info.received_bytes, looks_});
-    ++sight_.connections;
-    rtt_sum_ += info.smoothed_rtt;
+    const bool carries_calls = socket.tunnel == nullptr;
+    const Seen last = std::exchange(carries_calls ? seen_[socket.tcp.inode] : socket.tunnel->seen,
+                                    {info.out_of_order_packets, info.received_bytes, looks_});
+    if (carries_calls) {
+      ++sight_.connections;
+      rtt_sum_ += info.smoothed_rtt;
+    }
     row.summary.rtt = info.smoothed_rtt;
     if (info.min_rtt.has_value()) sight_.min_rtt = std::min(*info.min_rtt, sight_.min_rtt.value_or(*info.min_rtt));
     const uint64_t received_bytes = info.received_bytes - last.received_bytes;
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
+    sight_.received_bytes += received_bytes;
     sight_.out_of_order_packets += out_of_order_packets;
     const bool heard = received_bytes > 0 || out_of_order_packets > 0;
     const bool active = heard || socket.load.out_calls > 0;
     if (active && std::exchange(row.seen_active, looks_) != looks_) ++sight_.active_workers;
     // Handle a silence that is over first: its response may have ended since.
-    if (heard || socket.load.pauses > row.pauses) OnHeard(socket.worker, socket.load, info, now);
+    Losses& losses = carries_calls ? row.losses : socket.tunnel->losses;
+    if (heard || socket.load.pauses > losses.pauses) OnHeard(socket, losses, now);
     const int64_t response = NumberOf(socket.load);
-    if (out_of_order_packets > 0 && Lost(row, response) > 0) CountOutOfOrder(row);
+    if (out_of_order_packets > 0 && Lost(row, losses, response) > 0) CountOutOfOrder(row);
     const bool unacknowledged = IsUnacknowledged(socket.load, info);
-    if (unacknowledged) row.unacknowledged_response = response;
-    if (unacknowledged || out_of_order_packets > 0) sight_.lossy_now.push_back(ScheduleId(socket.worker));
+    if (unacknowledged) losses.unacknowledged_response = response;
+    if (carries_calls && (unacknowledged || out_of_order_packets > 0)) {
+      sight_.lossy_now.push_back(ScheduleId(socket.worker));
+    }
   }
 }
 
@@ -169,8 +174,14 @@ LinkSight WorkerTable::EndLook() {
   if (sight_.connections > 0) sight_.smoothed_rtt = rtt_sum_ / sight_.connections;
   absl::erase_if(seen_, [this](const auto& entry) { return entry.second.look != looks_; });
   sight_.lossy_workers = CountLossy();
+  if (sight_.lossy_workers > 0) {
+    const uint64_t since = lossy_.front().look;
+    sight_.active_workers = absl::c_count_if(rows_, [since](const Row& row) { return row.seen_active >= since; });
+  }
   sight_.worst_out_of_order = worst_out_of_order_;
-  return sight_;
+  ++looks_;
+  rtt_sum_ = absl::ZeroDuration();
+  return std::exchange(sight_, LinkSight());
 }
 
 void WorkerTable::CountOutOfOrder(Row& row) {
@@ -181,9 +192,9 @@ void WorkerTable::CountOutOfOrder(Row& row) {
 }
 
 int64_t WorkerTable::CountLossy() {
-  while (!lossy_.empty() && lossy_.front().first < std::max(began_ - kTogether, settled_)) lossy_.pop_front();
+  while (!lossy_.empty() && lossy_.front().time < std::max(began_ - kTogether, settled_)) lossy_.pop_front();
   absl::flat_hash_set<size_t> workers;
-  for (const auto& [time, worker] : lossy_) workers.insert(worker);
+  for (const Loss& loss : lossy_) workers.insert(loss.worker);
   return static_cast<int64_t>(workers.size());
 }
 
@@ -193,32 +204,33 @@ int64_t WorkerTable::NumberOf(const WorkerLoad& load) {
 }
 
 // Returns 1 once for each response, and then 0: several packets, looks or signs of a loss count as one loss.
-int64_t WorkerTable::Lost(Row& row, int64_t response) {
-  if (std::exchange(row.lost_response, response) == response) return 0;
+int64_t WorkerTable::Lost(Row& row, Losses& losses, int64_t response) {
+  if (std::exchange(losses.lost_response, response) == response) return 0;
   ++row.summary.losses;
   return 1;
 }
 
 // Ends a silence of the worker, and attributes it to the network or to a pause.
-void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now) {
-  Row& row = rows_[worker];
+void WorkerTable::OnHeard(const Socket& socket, Losses& losses, TimePoint now) {
+  Row& row = rows_[socket.worker];
+  const WorkerLoad& load = socket.load;
   // Ignore pauses on a path with a long round trip, where each grant takes as long as a pause.
-  const bool paused = load.pauses > row.pauses && info.smoothed_rtt < kSilence;
+  const bool paused = load.pauses > losses.pauses && socket.tcp.info.smoothed_rtt < kSilence;
   // The kernel may have bytes that are not read yet. The schedule then counts this silence after the look.
   const bool unread = load.owing_calls > 0 && now - load.owed_since >= WorkerLoad::kPause;
-  row.pauses = load.pauses + (unread && row.unacknowledged_response != 0 ? 1 : 0);
-  const int64_t unacknowledged = std::exchange(row.unacknowledged_response, 0);
+  losses.pauses = load.pauses + (unread && losses.unacknowledged_response != 0 ? 1 : 0);
+  const int64_t unacknowledged = std::exchange(losses.unacknowledged_response, 0);
   if (unacknowledged == 0 && !paused) return;
   ++row.summary.rtos;
   ++sight_.rto_waits;
   if (unacknowledged == 0) {
     row.paused = true;
-    sight_.losses_paused += Lost(row, NumberOf(load));
+    sight_.losses_paused += Lost(row, losses, NumberOf(load));
     return;
   }
-  lossy_.emplace_back(began_, worker);
+  lossy_.push_back({began_, looks_, socket.worker});
   row.lossy = true;
-  sight_.losses_silent += Lost(row, unacknowledged);
+  sight_.losses_silent += Lost(row, losses, unacknowledged);
 }
 
 bool WorkerTable::IsUnacknowledged(const WorkerLoad& load, const TcpInfo& info) {

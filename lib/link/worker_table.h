@@ -23,16 +23,18 @@ namespace sluice {
 
 // The observations of one look at the link's connections since the previous look.
 struct LinkSight {
-  int64_t connections = 0;
-  std::optional<absl::Duration> min_rtt;       // smallest of all connections
+  int64_t connections = 0;                     // for calls
+  std::optional<absl::Duration> min_rtt;       // smallest of all connections, and of the tunnels of the look
   std::optional<absl::Duration> smoothed_rtt;  // mean of all connections
+  uint64_t received_bytes = 0;
   uint64_t out_of_order_packets = 0;
   // Losses: at most one for each response, counted at its first evidence.
   int64_t losses_out_of_order = 0;
   int64_t losses_silent = 0;
-  int64_t losses_paused = 0;   // suspected losses: the worker may also have paused
-  int64_t rto_waits = 0;       // silences as long as a retransmission timeout, including the paused ones
-  int64_t active_workers = 0;  // workers that have calls, or sent bytes
+  int64_t losses_paused = 0;  // suspected losses: the worker may also have paused
+  int64_t rto_waits = 0;      // silences as long as a retransmission timeout, including the paused ones
+  // Workers that have calls, or sent bytes; while lossy_workers are counted, also those that did since the first loss.
+  int64_t active_workers = 0;
   // Workers with a silence caused by the network. Silences that end within half a second count together, since the
   // timeouts of a full buffer end one after the other.
   int64_t lossy_workers = 0;
@@ -51,6 +53,8 @@ struct LinkSight {
 // is silent although bytes should come. If the last bytes sent to the worker are also not acknowledged, the network
 // lost packets, or the whole host paused. If they are acknowledged, and the worker owes bytes, there are two possible
 // causes: the last packets of a response were lost, or the process of the worker paused. These two look the same.
+//
+// The connection of a scheduled tunnel gives the same evidence. Each of its turns is a response.
 //
 // A worker that is only slow owes nothing, and acknowledges the request within TCP's delay of 40 ms. A worker that
 // responded at once has put the acknowledgement into the lost packets. Silence counts only once the worker sends again:
@@ -106,16 +110,36 @@ class WorkerTable {
   };
   Reported OnReport(size_t worker, uint16_t port, const Reported& counts);
 
+  // The last observation of a connection.
+  struct Seen {
+    uint32_t out_of_order_packets = 0;
+    uint64_t received_bytes = 0;
+    uint64_t look = 0;  // number of the last look that included it
+  };
+  // The losses of the calls to one worker, or of one tunnel, that were seen.
+  struct Losses {
+    int64_t lost_response = 0;  // number of the last response with a loss; see NumberOf
+    // The number of a response that is due while the worker is silent and our last bytes are unacknowledged; 0: none.
+    int64_t unacknowledged_response = 0;
+    int64_t pauses = 0;  // pauses of the load
+  };
+  // The connection of a scheduled tunnel, which keeps this from one look to the next.
+  struct Tunnel {
+    Seen seen;
+    Losses losses;
+  };
   // The connection to a worker and the bytes that the worker owes, at `now` or a little later.
   struct Socket {
     size_t worker = 0;
     TcpSocket tcp;
-    WorkerLoad load;
+    WorkerLoad load;           // what the worker owes on its calls, or in the tunnel
+    Tunnel* tunnel = nullptr;  // null: the connection carries calls
   };
   // A look at all sockets, in slices: a look at ten thousand sockets at once would stop the link's thread for at least
   // 10 ms. Each socket belongs to one slice. lossy_workers counts losses seen since `settled`. worst_out_of_order
   // counts losses seen since `counted_since`, over all looks with the same `counted_since`. The losses of a look count
-  // as seen at its start.
+  // as seen at its start. LookAt may also come between two looks, for a tunnel that ends: the next look then reports
+  // it.
   void BeginLook(TimePoint now, TimePoint settled, TimePoint counted_since);
   void LookAt(TimePoint now, absl::Span<const Socket> sockets);
   LinkSight EndLook();
@@ -135,31 +159,22 @@ class WorkerTable {
     int connections = 0;
     std::optional<TimePoint> lost_at;  // the time when the last connection was lost
     bool unreachable = false;          // since the last connection was lost, or an attempt failed
-    int64_t lost_response = 0;         // number of the last response with a loss; see NumberOf
-    // The number of a response that is due while the worker is silent and our last bytes are unacknowledged; 0: none.
-    int64_t unacknowledged_response = 0;
-    int64_t pauses = 0;        // pauses of the schedule that were seen
-    uint64_t seen_active = 0;  // number of the last look that found the worker active
-    TimePoint counted_since;   // out_of_order counts from here
-    int64_t out_of_order = 0;  // losses
-    int64_t unanswered = 0;    // calls since the last response
-    int64_t ejections = 0;     // groups that have ejected it
+    Losses losses;                     // the losses of its calls
+    uint64_t seen_active = 0;          // number of the last look that found the worker active
+    TimePoint counted_since;           // out_of_order counts from here
+    int64_t out_of_order = 0;          // losses
+    int64_t unanswered = 0;            // calls since the last response
+    int64_t ejections = 0;             // groups that have ejected it
     // New since the last TakeFaultSights.
     bool lossy = false;
     bool paused = false;                                // a pause that was not a loss
     bool hung = false;                                  // two or more consecutive calls had no response
     std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last reports
   };
-  // The last observation of a connection.
-  struct Seen {
-    uint32_t out_of_order_packets = 0;
-    uint64_t received_bytes = 0;
-    uint64_t look = 0;  // number of the last look that included it
-  };
 
   static int64_t NumberOf(const WorkerLoad& load);
-  static int64_t Lost(Row& row, int64_t response);
-  void OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now);
+  static int64_t Lost(Row& row, Losses& losses, int64_t response);
+  void OnHeard(const Socket& socket, Losses& losses, TimePoint now);
   void CountOutOfOrder(Row& row);
   static bool IsUnacknowledged(const WorkerLoad& load, const TcpInfo& info);
   int64_t CountLossy();
@@ -168,14 +183,19 @@ class WorkerTable {
   std::list<size_t> gone_;  // the worker at the front was removed first
   std::vector<size_t> free_;
   absl::flat_hash_map<std::string, size_t> by_address_;
-  absl::flat_hash_map<uint64_t, Seen> seen_;  // by inode
+  absl::flat_hash_map<uint64_t, Seen> seen_;  // connections for calls, by inode
   TimePoint settled_;
   TimePoint counted_since_;
   int64_t worst_out_of_order_ = 0;
-  std::deque<std::pair<TimePoint, size_t>> lossy_;  // workers with a recent loss, by the time of the look that saw it
+  struct Loss {
+    TimePoint time;  // when the look began that saw it
+    uint64_t look = 0;
+    size_t worker = 0;
+  };
+  std::deque<Loss> lossy_;  // recent silences caused by the network
 
-  // The current look, or the last one.
-  uint64_t looks_ = 0;
+  // The current look, or the next one.
+  uint64_t looks_ = 1;
   TimePoint began_;
   LinkSight sight_;
   absl::Duration rtt_sum_;

@@ -94,4 +94,11 @@ CollapseEstimate PredictCollapse(const LinkProfile& profile, int64_t sru_bytes, 
   return estimate;
 }
 
+std::optional<double> PredictUnscheduledGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers) {
+  workers = std::clamp<int64_t>(workers, 1, kMaxWorkers);
+  // Divide the buffer: the bytes of all responses may exceed 64 bits.
+  if (BufferCostBytes(profile, sru_bytes) > BufferBudgetBytes(profile) / workers) return std::nullopt;
+  return PredictClosedLoopGoodputBps(profile, sru_bytes, workers);
+}
+
 }  // namespace sluice

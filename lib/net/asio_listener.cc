@@ -127,6 +127,9 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     return Begin(address);
   }
 
+  // Takes effect when the handler of an accepted connection returns.
+  void Pause(std::chrono::milliseconds time) { paused_for_ = time; }
+
   // Rejected: acceptor_.close, after which Asio's epoll still reports connections to a socket that other processes
   // hold.
   void Stop() {
@@ -160,6 +163,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   void Accept() {
     if (!acceptor_.is_open()) return;
+    if (paused_for_.count() > 0) return AcceptAfter(std::exchange(paused_for_, std::chrono::milliseconds(0)));
     acceptor_.async_accept(
         [self = shared_from_this()](const boost::system::error_code& error, stream_protocol::socket socket) {
           if (self->on_accept_ == nullptr) return;
@@ -168,11 +172,15 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
             return self->Accept();
           }
           if (!self->acceptor_.is_open()) return;
-          self->pause_.expires_after(kPause);
-          self->pause_.async_wait([self](const boost::system::error_code& cancelled) {
-            if (!cancelled) self->Accept();
-          });
+          self->AcceptAfter(kPause);
         });
+  }
+
+  void AcceptAfter(std::chrono::milliseconds time) {
+    pause_.expires_after(time);
+    pause_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
+      if (!cancelled) self->Accept();
+    });
   }
 
   void Take(stream_protocol::socket socket) {
@@ -219,6 +227,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
   OnAccept on_accept_;  // null: closed
   boost::asio::basic_socket_acceptor<stream_protocol> acceptor_;
   boost::asio::steady_timer pause_;
+  std::chrono::milliseconds paused_for_{0};  // before the next connection
   std::string path_;
   std::pair<dev_t, ino_t> file_;  // the one that Listen made at path_
   bool is_tcp_ = false;
@@ -269,6 +278,10 @@ std::vector<std::string> HostAddresses() {
     all.push_back(endpoint.address().to_string());
   }
   return all;
+}
+
+void AsioListener::Pause(std::chrono::milliseconds time) {
+  acceptor_->Pause(time);
 }
 
 void AsioListener::Stop() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,6 +54,8 @@ class AsioListener {
   AsioListener(const AsioListener&) = delete;
   AsioListener& operator=(const AsioListener&) = delete;
 
+  // Call it in OnAccept: accepts no further connection for this time. The kernel keeps them, and their first bytes.
+  void Pause(std::chrono::milliseconds time);
   // Accepts no further connection. Call it before the destructor, in an earlier task of the executor: connections that
   // were already taken from the kernel come to OnAccept in between, and the destructor would close them.
   void Stop();

@@ -70,6 +70,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     return filter_ != nullptr && filter_->PeerHasOneOf(names);
   }
   std::string PeerName() const { return filter_ != nullptr ? filter_->PeerName() : ""; }
+  void CheckPeer(std::function<void(const absl::Status& why)> on_revoked);
 
  private:
   bool is_open() const { return events_ != nullptr; }
@@ -117,6 +118,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool tls_later_ = false;              // as in Executor::ConnectOptions, too
   bool half_open_ = false;              // likewise
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
+  std::shared_ptr<SSL_CTX> checked_;    // its lists do not name the peer
   bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // without its TcpInfo
   bool reading_ = true;                 // the owner accepts OnBytes
@@ -236,7 +238,20 @@ void Stream::StartTls() {
                                                           : TlsFilter::Create(*context, server_name_, name_);
   if (!filter.ok()) return PostDisconnect(filter.status());
   filter_ = *std::move(filter);
+  checked_ = context;
   Send(filter_->TakeCiphertext());
+}
+
+void Stream::CheckPeer(std::function<void(const absl::Status& why)> on_revoked) {
+  if (!is_open() || !connected_ || filter_ == nullptr) return;
+  std::shared_ptr<SSL_CTX> current = tls_->Current();
+  if (current == checked_) return;
+  checked_ = std::move(current);
+  absl::Status why = filter_->CheckPeer(*checked_);
+  if (why.ok()) return;
+  executor_.Post([self = shared_from_this(), on_revoked = std::move(on_revoked), why = std::move(why)] {
+    if (self->is_open()) on_revoked(why);
+  });
 }
 
 // Arms after the output of the turn: it is a system call, and output caused by received bytes must not wait for it.
@@ -457,6 +472,9 @@ class StreamHandle final : public StreamSocket {
   int error_number() const override { return stream_->error_number(); }
   bool PeerHasOneOf(absl::Span<const std::string> names) const override { return stream_->PeerHasOneOf(names); }
   std::string PeerName() const override { return stream_->PeerName(); }
+  void CheckPeer(std::function<void(const absl::Status& why)> on_revoked) override {
+    stream_->CheckPeer(std::move(on_revoked));
+  }
 
  private:
   const std::shared_ptr<Stream> stream_;

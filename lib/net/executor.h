@@ -72,6 +72,9 @@ class StreamSocket {
   virtual bool PeerHasOneOf(absl::Span<const std::string> /*names*/) const { return false; }
   // The name in the peer's certificate, as TlsFilter::PeerName. Empty before OnConnected, and without TLS.
   virtual std::string PeerName() const { return ""; }
+  // Calls `on_revoked` with the reason, later, if a revocation list that was loaded after the handshake, and after the
+  // last call, names a certificate of the peer. The stream goes on until its owner ends it.
+  virtual void CheckPeer(std::function<void(const absl::Status& why)> /*on_revoked*/) {}
 };
 
 // One address of a worker, printable: "10.0.0.1:7000", "[::1]:7000", "unix:/path".

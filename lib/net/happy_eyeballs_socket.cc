@@ -134,6 +134,10 @@ void HappyEyeballsSocket::SetReceiveWindow(int bytes) {
   winner_->socket().SetReceiveWindow(bytes);
 }
 
+void HappyEyeballsSocket::CheckPeer(std::function<void(const absl::Status& why)> on_revoked) {
+  winner_->socket().CheckPeer(std::move(on_revoked));
+}
+
 int HappyEyeballsSocket::error_number() const {
   return winner_ != nullptr ? winner_->socket().error_number() : error_number_;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,7 @@ class HappyEyeballsSocket final : public StreamSocket {
   void SetReceiveWindow(int bytes) override;
   std::optional<TcpSocket> Tcp() const override;
   int error_number() const override;  // of the last attempt, if all have failed
+  void CheckPeer(std::function<void(const absl::Status& why)> on_revoked) override;
 
  private:
   class Attempt;

@@ -1,6 +1,7 @@
 #include "lib/net/stream_threads.h"
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -53,6 +54,12 @@ class FarEnd final : public StreamSocketEvents {
   }
   void Reset() {
     if (socket_ != nullptr) socket_->Reset();
+  }
+  void CheckPeer(const std::function<void(const absl::Status& why)>& on_revoked) {
+    if (socket_ == nullptr) return;
+    socket_->CheckPeer([this, on_revoked](const absl::Status& why) {
+      Tell([on_revoked, why](StreamSocketEvents&) { on_revoked(why); });
+    });
   }
   void Close() { socket_.reset(); }
   void LookAtTcp() {
@@ -142,6 +149,9 @@ class NearEnd final : public StreamSocket {
   }
   void SetReceiveWindow(int bytes) override {
     thread_.Post([far = far_, bytes] { far->SetReceiveWindow(bytes); });
+  }
+  void CheckPeer(std::function<void(const absl::Status& why)> on_revoked) override {
+    thread_.Post([far = far_, on_revoked = std::move(on_revoked)] { far->CheckPeer(on_revoked); });
   }
   int error_number() const override { return shared_->error_number; }
   // Returns the last state of the socket, and starts a new read for the next call. Waiting for the other thread here

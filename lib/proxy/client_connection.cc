@@ -17,6 +17,8 @@ namespace {
 constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 constexpr char kNoWorkerTunnels[] =
     "tunnels.to_workers is off; let the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers";
+constexpr char kTooOld[] =
+    "the connection is older than max_connection_age, and has not ended within drain_timeout; connect again";
 constexpr char kLoop[] =
     "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule";
 
@@ -68,6 +70,9 @@ ClientConnection::~ClientConnection() = default;
 // The kernel identifies clients on Unix sockets. All other clients become known later.
 void ClientConnection::Begin(Place place) {
   place_ = place;
+  if (const auto age = proxy_.options().max_connection_age; age.count() > 0) {
+    age_.Begin(proxy_.link().now(), age, proxy_.link().executor().Random());
+  }
   WatchOpening();
   if (origin_.user.has_value()) {
     Join();
@@ -105,10 +110,8 @@ void ClientConnection::WatchOpening() {
     if (phase_ == Phase::kConnecting) {
       return RefuseConnect(absl::DeadlineExceededError(absl::StrCat("no connection", within)), "");
     }
-    // The client of a redirected connection may be a pool that uses it later.
-    if (phase_ == Phase::kInTunnel && !origin_.asks() && denial_.empty()) {
-      return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
-    }
+    // The client may be a pool that uses its tunnel later, or wait for a server that speaks first.
+    if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
     End();
   });
 }
@@ -182,7 +185,8 @@ void ClientConnection::OpenTo(const std::string& target) {
   connect_target_ = target;
   phase_ = Phase::kConnecting;
   WatchOpening();
-  const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute || proxy_.policies()->AnyExpectsHeader();
+  const bool only_tunnel = origin_.opening == ClientOrigin::Opening::kRoute || proxy_.policies()->AnyExpectsHeader() ||
+                           policy()->workers.AnyCarriesBytes();
   dial_ = std::make_unique<TargetDial>(
       proxy_, std::shared_ptr<const TargetPolicy>(policy(), &policy()->workers), membership_.group(), connect_target_,
       only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
@@ -206,7 +210,9 @@ void ClientConnection::AnswerConnect(const absl::Status& reached) {
       proxy_.policies()->ExpectsHeader(connect_target_, dialled->address().text)) {
     header_ = HeaderOf(proxy_.options().proxy_protocol_version, socket_->Tcp(), redirected_ ? origin_.route : "");
   }
-  if (reached.ok() && !is_route && header_.empty()) return OpenTunnel();
+  const bool only_bytes =
+      dialled != nullptr && policy()->workers.CarriesBytes(connect_target_, dialled->address().text);
+  if (reached.ok() && !is_route && header_.empty() && !only_bytes) return OpenTunnel();
   socket_->SetReading(true);
   std::string early = std::exchange(early_, {});
   if (reached.ok()) {
@@ -244,10 +250,10 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   const bool coarse = unreachable && !origin_.local;
   const absl::Status told = coarse ? Unreached(connect_target_) : absl::Status(why.code(), text);
   if (socks_) return EndWhenDrained(SocksReply(coarse ? told : why));
-  const bool has_calls = origin_.opening != ClientOrigin::Opening::kRoute && absl::IsPermissionDenied(why);
-  if (!origin_.asks() && !has_calls) return ResetWhenDrained();
+  if (origin_.asks()) return EndWhenDrained(ConnectRefusal(told, proxy_.pseudonym()));
   // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
-  if (!absl::IsPermissionDenied(why)) return EndWhenDrained(ConnectRefusal(told, proxy_.pseudonym()));
+  const bool is_redirected = origin_.opening == ClientOrigin::Opening::kRedirected;
+  if (!is_redirected || !absl::IsPermissionDenied(why)) return ResetWhenDrained();
   denial_ = std::string(why.message());
   if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
     membership_.SetIdle(true);
@@ -279,22 +285,17 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
   protocol_->OnBytes(bytes);
 }
 
-// A client that has sent nothing in its tunnel, and sends no more, is gone: a request for a tunnel alone has no use.
-// The client of a route may only read.
+// The client of a tunnel may only read, and never send a byte.
 void ClientConnection::OnEnded() {
   ended_ = true;
   switch (phase_) {
     case Phase::kOpening:
       return End();
-    case Phase::kConnecting:
-      if (early_.empty() && origin_.opening != ClientOrigin::Opening::kRoute) End();
-      return;
-    case Phase::kInTunnel: {
-      const std::string bytes = opening_.TakeAll();
-      return bytes.empty() ? End() : StartTunnel(bytes, PassedTunnel::KindToWorker(proxy_));
-    }
+    case Phase::kInTunnel:
+      return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
     case Phase::kOpen:
       return protocol_->OnClientEnded();
+    case Phase::kConnecting:  // OpenTunnel continues
     case Phase::kDraining:
     case Phase::kOver:
       return;
@@ -330,6 +331,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
                                                                             : ProxyConnection::kWorkerTunnel);
   }
   phase_ = Phase::kOpen;
+  if (!origin_.tls) age_ = ConnectionAge();
   membership_.SetIdle(false);
   PassedTunnel::Beginning beginning{.dialled = dial_->TakeTunnel(),
                                     .spoken = dial_->TakeSpoken(),
@@ -393,6 +395,24 @@ void ClientConnection::Close(const absl::Status& why) {
 }
 
 void ClientConnection::LookAround(TimePoint now) {
+  socket_->CheckPeer([this](const absl::Status& why) {
+    if (phase_ == Phase::kOver) return;
+    Report(ProxyEvent::Kind::kRefused, connect_target_, why.message());
+    Close(absl::UnauthenticatedError(why.message()));
+  });
+  switch (age_.Look(now, proxy_.options().max_connection_age_grace)) {
+    case ConnectionAge::Step::kNone:
+      break;
+    case ConnectionAge::Step::kAnnounce:
+      AnnounceGoAway();
+      break;
+    case ConnectionAge::Step::kGoAway:
+      if (phase_ == Phase::kOpen) GoAway();
+      break;
+    case ConnectionAge::Step::kEnd:
+      Report(ProxyEvent::Kind::kRefused, connect_target_, kTooOld);
+      return Close(absl::UnavailableError(kTooOld));
+  }
   if (phase_ == Phase::kOpen) return protocol_->LookAround(now);
   if (phase_ != Phase::kDraining) return;
   if (WatchSocket() <= now - proxy_.options().client_stall_timeout) End();

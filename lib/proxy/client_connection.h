@@ -14,6 +14,7 @@
 #include "lib/proxy/client_membership.h"
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/client_protocol.h"
+#include "lib/proxy/connection_age.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/passed_tunnel.h"
@@ -84,9 +85,9 @@ class ClientConnection final : public std::enable_shared_from_this<ClientConnect
   // Counts the bytes that the client has not read. Returns since when it reads none of them.
   TimePoint WatchSocket();
   void TellTunnelIsOpen();
-  // Refuses CONNECT or SOCKS5. If the client of CONNECT may not call its target, the tunnel opens nevertheless, and
-  // refuses what the client sends: gRPC clients do not show the reason of a refused CONNECT, but they show the status
-  // of a call. `early`: bytes that the client has sent without waiting for the response.
+  // Refuses CONNECT or SOCKS5, with the reason. A redirected client asked for nothing, so it gets no response. If it
+  // may not call its target, its connection stays, and what it sends is refused in its own protocol. `early`: bytes
+  // that the client has sent without waiting.
   void RefuseConnect(const absl::Status& why, std::string early);
   void EndStuck(const absl::Status& why);  // the client does not read
   void EndWhenDrained(std::string last_bytes = "");
@@ -99,7 +100,7 @@ class ClientConnection final : public std::enable_shared_from_this<ClientConnect
   enum class Phase {
     kOpening,     // the protocol is not known yet
     kConnecting,  // CONNECT came, or needs not come: the proxy looks up the target and dials it
-    kInTunnel,    // the tunnel is open, or seems to be, and its protocol is not known yet
+    kInTunnel,    // the tunnel is open, or a redirected client takes it for open; its protocol is not known yet
     kOpen,        // the protocol has the connection
     kDraining,    // the connection ends when its last bytes have left
     kOver,
@@ -134,7 +135,7 @@ class ClientConnection final : public std::enable_shared_from_this<ClientConnect
   TimerQueue::Id opening_timer_;
   std::string connect_target_;
   bool socks_ = false;                               // the client asked for it by SOCKS5
-  std::string denial_;                               // why the client may not call it; empty: it may
+  std::string denial_;                               // why a redirected client may not call it; empty: it may
   std::string early_;                                // bytes that came before the tunnel was open
   std::string header_;                               // of the PROXY protocol, for the worker; empty: none
   std::unique_ptr<TargetDial> dial_;                 // null: no CONNECT came
@@ -142,6 +143,7 @@ class ClientConnection final : public std::enable_shared_from_this<ClientConnect
   UnsentWatch unsent_;                               // of the bytes written to the client
   HeldBytes::Holder held_;                           // the same bytes
   bool going_away_ = false;
+  ConnectionAge age_;
   std::unique_ptr<ClientProtocol> protocol_;  // null: not known
   std::unique_ptr<StreamSocket> socket_;      // last, since it calls into the members above
 };

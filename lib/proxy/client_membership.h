@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "lib/net/executor.h"
+#include "lib/net/opening_pool.h"
 #include "lib/proxy/client_groups.h"
 #include "lib/proxy/client_policies.h"
 #include "lib/proxy/held_bytes.h"
-#include "lib/proxy/opening_pool.h"
 
 namespace sluice {
 

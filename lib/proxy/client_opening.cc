@@ -1,6 +1,7 @@
 #include "lib/proxy/client_opening.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>  // Boost 1.74 misses it in C++20
 
 #include <boost/asio/buffer.hpp>
@@ -48,11 +49,19 @@ std::string SocksReplyWith(char code) {
   return {kSocks5, code, 0, kSocksIpv4, 0, 0, 0, 0, 0, 0};
 }
 
-// A host name, which becomes a part of "host:port".
 bool IsHostName(absl::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
   });
+}
+
+// Returns a name of SOCKS5 as it stands in "host:port"; nullopt if it names no host. Some clients send the text of an
+// address as a name.
+std::optional<std::string> HostOfSocksName(absl::string_view name) {
+  if (IsHostName(name)) return std::string(name);
+  boost::system::error_code error;
+  boost::asio::ip::make_address_v6(std::string(name), error);
+  return error ? std::nullopt : std::optional(absl::StrCat("[", name, "]"));
 }
 
 uint8_t ByteOf(absl::string_view bytes, size_t place) {
@@ -90,9 +99,11 @@ ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
   const size_t compared = std::min(bytes_.size(), kPreface.size());
   if (absl::string_view(bytes_).substr(0, compared) == kPreface.substr(0, compared)) {
     if (compared == kPreface.size()) kind_ = Kind::kHttp2;
+  } else if (in_tunnel_) {
+    kind_ = Kind::kOther;
   } else if (BeginsHttp1(bytes_)) {
     ReadHttp1(new_at);
-  } else if (bytes_.front() == kSocks5 && !in_tunnel_) {
+  } else if (bytes_.front() == kSocks5) {
     ReadSocks();
   } else {
     kind_ = Kind::kOther;
@@ -164,11 +175,12 @@ void ClientOpening::ReadSocksRequest() {
   if (request.size() < begin + bytes + 2) return;
   const absl::string_view address = request.substr(begin, bytes);
   const int port = ByteOf(request, begin + bytes) << 8 | ByteOf(request, begin + bytes + 1);
-  if (type == kSocksName && !IsHostName(address)) {
-    return RefuseSocks(SocksReplyWith(kSocksAddressUnknown), "SOCKS5 with a name that is no host name");
-  }
   if (type == kSocksName) {
-    target_ = absl::StrCat(address, ":", port);
+    const std::optional<std::string> host = HostOfSocksName(address);
+    if (!host.has_value()) {
+      return RefuseSocks(SocksReplyWith(kSocksAddressUnknown), "SOCKS5 with a name that is no host name");
+    }
+    target_ = absl::StrCat(*host, ":", port);
   } else if (type == kSocksIpv4) {
     boost::asio::ip::address_v4::bytes_type ip;
     std::copy(address.begin(), address.end(), ip.begin());
@@ -215,6 +227,8 @@ std::string ConnectRefusal(const absl::Status& why, absl::string_view proxy) {
     switch (why.code()) {
       case absl::StatusCode::kInvalidArgument:
         return {400, "http_request_error"};
+      case absl::StatusCode::kPermissionDenied:
+        return {403, "http_request_denied"};
       case absl::StatusCode::kDeadlineExceeded:
         return {504, "connection_timeout"};
       case absl::StatusCode::kNotFound:

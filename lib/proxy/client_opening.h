@@ -14,8 +14,11 @@ namespace sluice {
 //
 //   HTTP/2       The preface of RFC 9113, section 3.4: the client speaks gRPC with prior knowledge.
 //   CONNECT      The client requests a tunnel (RFC 9110, section 9.3.6), as gRPC clients do with a proxy.
-//   SOCKS5       The client requests a tunnel (RFC 1928), as most programs can: curl, JVMs, proxychains. Not in a
-//   tunnel. other        A different protocol. The owner refuses it, or forwards it within a tunnel.
+//   SOCKS5       The client requests a tunnel (RFC 1928), as most programs can: curl, JVMs, proxychains.
+//   other        A different protocol. The owner refuses it.
+//
+// Within a tunnel, all bytes that are not HTTP/2 are kOther, from the first byte on that differs: the owner forwards
+// them.
 class ClientOpening {
  public:
   enum class Kind { kUnknown, kHttp2, kConnect, kOther };  // kConnect: SOCKS5, too
@@ -35,8 +38,8 @@ class ClientOpening {
   bool socks() const { return socks_; }  // the request is one of SOCKS5
   // kConnect: "host:port" of the request.
   const std::string& target() const { return target_; }
-  // kOther: the complete response that refuses the request, and its reason. The response is empty if the bytes are not
-  // HTTP.
+  // kOther outside of a tunnel: the complete response that refuses the request, and its reason. The response is empty
+  // if the bytes are not HTTP.
   const std::string& refusal() const { return refusal_; }
   const std::string& why() const { return why_; }
   // Names the protocol that begins with these bytes: "TLS", kPlaintextHttp2, "HTTP/1.1" or "an unknown protocol".
@@ -74,7 +77,8 @@ class ClientOpening {
 std::string Http1Refusal(int status, absl::string_view why, absl::string_view headers = "");
 
 // The response to a CONNECT whose target cannot be used: `why` is the body, and also in the header Proxy-Status (RFC
-// 9209) of this `proxy`. The status is 504 for DeadlineExceeded, 400 for InvalidArgument, and otherwise 502.
+// 9209) of this `proxy`. The status is 403 for PermissionDenied, 504 for DeadlineExceeded, 400 for InvalidArgument, and
+// otherwise 502.
 std::string ConnectRefusal(const absl::Status& why, absl::string_view proxy);
 
 // The reply of SOCKS5 to a request: OK if the tunnel is open, otherwise why it is not (RFC 1928, section 6).

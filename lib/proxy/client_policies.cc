@@ -92,6 +92,9 @@ absl::StatusOr<ClientPolicies> ClientPolicies::Create(absl::Span<const std::stri
     const absl::string_view why = absl::StripPrefix(expects.status().message(), "workers: ");
     return absl::InvalidArgumentError(absl::StrCat("tunnels.proxy_protocol: ", why));
   }
+  if (expects->AnyCarriesBytes()) {
+    return absl::InvalidArgumentError("tunnels.proxy_protocol: a pattern bytes: belongs in workers");
+  }
   policies.with_header_ = *std::move(expects);
   return policies;
 }

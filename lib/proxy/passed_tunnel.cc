@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/scheduled_tunnel.h"
 #include "lib/proxy/client_connection.h"
@@ -75,6 +76,14 @@ void PassedTunnel::Schedule(const std::string& pattern) {
     SetReading();
     CountHeld();
   };
+  // Close it later, since the tunnel is on the stack.
+  const auto on_refused = [this](const absl::Status& why) {
+    connection_.Report(ProxyEvent::Kind::kRefused, connection_.connect_target(),
+                       absl::StrCat("the schedule refuses a turn: ", why.message()));
+    proxy_.link().AtEndOfTurn([connection = connection_.weak_from_this(), why] {
+      if (const std::shared_ptr<ClientConnection> alive = connection.lock()) alive->Close(why);
+    });
+  };
   const std::string& own = connection_.policy()->traffic_class;
   const auto traffic_class = TrafficClassIndex(proxy_.link().schedule().options().classes,
                                                own.empty() ? proxy_.options().worker_tunnel_class : own);
@@ -82,7 +91,8 @@ void PassedTunnel::Schedule(const std::string& pattern) {
       proxy_.link(), proxy_.link().metrics().Tunnels(pattern), *traffic_class,
       ScheduledTunnel::Owner{.on_turn = on_turn,
                              .tcp = [this] { return tunnel_->Tcp(); },
-                             .set_window = [this](int bytes) { tunnel_->SetReceiveWindow(bytes); }});
+                             .set_window = [this](int bytes) { tunnel_->SetReceiveWindow(bytes); },
+                             .on_refused = on_refused});
 }
 
 // Both directions count within the turn, so that the bounds hold while bytes come.
@@ -185,7 +195,6 @@ void PassedTunnel::OnTunnelEnded() {
 }
 
 void PassedTunnel::OnClientEnded() {
-  if (kind_ == Kind::kOther && !tunnel_->open() && tunnel_->unsent_bytes() == 0) return connection_.End();
   client_ended_ = true;
   if (waiting_.empty()) tunnel_->EndWrites();
   EndIfOver();

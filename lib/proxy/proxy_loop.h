@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lib/link/link_loop.h"
+#include "lib/net/opening_pool.h"
 #include "lib/net/timer_queue.h"
 #include "lib/proxy/access_record.h"
 #include "lib/proxy/called_methods.h"
@@ -27,7 +28,6 @@
 #include "lib/proxy/client_policies.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
-#include "lib/proxy/opening_pool.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_metrics.h"
 #include "lib/proxy/retry_throttle.h"
@@ -65,6 +65,11 @@ struct ProxyOptions {
   // The proxy ends a forwarded tunnel whose client or worker reads nothing of the bytes that wait for it for this long;
   // 0: it does not. TCP itself does not either: both ends may stop for as long as they exist.
   std::chrono::nanoseconds tunnel_stall_timeout = std::chrono::nanoseconds(0);
+  // The proxy asks a client's connection to end (GOAWAY) once it is so old, give or take a tenth; 0: it does not. The
+  // connection ends when its last call ends, and at the latest after the grace. Tunnels of clients with a certificate
+  // end then, too. Tunnels of other clients go on: nothing about them would be checked again.
+  std::chrono::nanoseconds max_connection_age = std::chrono::nanoseconds(0);
+  std::chrono::nanoseconds max_connection_age_grace = std::chrono::seconds(10);
   uint32_t proxy_protocol_version = 2;  // of the headers for workers that expect one: see ProxyHeader
   // The connections of known clients. At each listener, a sixteenth of this number, but 16 to 1024, may wait until
   // their clients are known.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "lib/net/worker_address.h"
 
 namespace sluice {
@@ -16,9 +17,10 @@ constexpr std::chrono::seconds kResolveEvery{5};
 // the first family, which try again.
 constexpr std::chrono::seconds kMaxSearch{2};
 
+// Without the dot at the end of an absolute name, which certificates and SNI do not have (RFC 6066, section 3).
 std::string HostOf(const std::string& name) {
   const absl::StatusOr<WorkerTarget> target = ParseWorkerTarget(name);
-  return target.ok() ? target->host : std::string();
+  return target.ok() ? std::string(absl::StripSuffix(target->host, ".")) : std::string();
 }
 
 }  // namespace
@@ -97,9 +99,20 @@ absl::Status Target::Check() {
   return places_.empty() ? failure_ : absl::OkStatus();
 }
 
-// Connect all of them: a worker without a connection would never get its turn while others are connected.
+// Connects all of them: a worker without a connection would never get its turn while others are connected. It connects
+// few at a time, because the owner of a name may give the name thousands of addresses at which nobody answers.
 void Target::Dial(size_t choices) {
-  for (; dialled_ < choices; ++dialled_) choices_[dialled_].worker->Connect();
+  constexpr std::ptrdiff_t kMostDials = 8;
+  const auto dialled_end = choices_.begin() + static_cast<std::ptrdiff_t>(dialled_);
+  std::ptrdiff_t dials = std::count_if(choices_.begin(), dialled_end, [](const Choice& choice) {
+    return !choice.worker->connected() && choice.worker->failure().ok();
+  });
+  for (; dialled_ < choices && dials < kMostDials; ++dialled_) {
+    Worker& worker = *choices_[dialled_].worker;
+    if (worker.connected()) continue;
+    worker.Connect();
+    ++dials;
+  }
 }
 
 absl::StatusOr<Target::Choice> Target::Pick(absl::Span<const size_t> tried) {
@@ -121,7 +134,8 @@ int Target::Rank(size_t choice, absl::Span<const size_t> tried) const {
   const Worker& worker = *choices_[choice].worker;
   const bool ejected = ejections_ != nullptr && ejections_->IsAvoided(worker.row());
   const bool avoid = std::find(tried.begin(), tried.end(), worker.row()) != tried.end();
-  const int state = avoid ? 4 : !worker.failure().ok() ? 3 : ejected ? 2 : worker.connected() ? 0 : 1;
+  const bool dialled = choice < dialled_;
+  const int state = avoid ? 4 : !worker.failure().ok() ? 3 : ejected || !dialled ? 2 : worker.connected() ? 0 : 1;
   return 2 * state + (choice < of_family_ ? 0 : 1);
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -26,6 +27,7 @@ namespace ip = boost::asio::ip;
 constexpr char kPrivate[] = "private";
 constexpr std::array<const char*, 4> kPrivateV4 = {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"};
 constexpr char kPrivateV6[] = "fc00::/7";
+constexpr char kBytes[] = "bytes:";  // before a pattern
 
 // Metadata services of clouds that are not on a link-local address.
 constexpr std::array<const char*, 8> kMetadataAddresses = {
@@ -60,7 +62,36 @@ bool Contains(const ip::network_v6& network, const ip::address& address) {
   return network.canonical().network() == ip::make_network_v6(address.to_v6(), network.prefix_length()).network();
 }
 
+// The loopback addresses are 127.0.0.0/8, and one address of IPv6.
+bool IsLoopbackOnly(const ip::network_v4& network) {
+  return network.address().is_loopback() && network.prefix_length() >= 8;
+}
+
+bool IsLoopbackOnly(const ip::network_v6& network) {
+  return network.address().is_loopback() && network.prefix_length() == 128;
+}
+
+// The IPv4 address within an IPv6 address that a translator or a relay forwards to it: NAT64 (RFC 6052, section 2.1;
+// RFC 8215), 6to4 (RFC 3056, section 2), and IPv4-compatible (RFC 4291, section 2.5.5.1).
+std::optional<ip::address> WithinOf(const ip::address& address) {
+  if (!address.is_v6()) return std::nullopt;
+  static const std::array<std::pair<ip::network_v6, size_t>, 4> forms = {{
+      {ip::make_network_v6("64:ff9b::/96"), 12},
+      {ip::make_network_v6("64:ff9b:1::/48"), 12},
+      {ip::make_network_v6("2002::/16"), 2},
+      {ip::make_network_v6("::/96"), 12},
+  }};
+  if (address.is_unspecified() || address.is_loopback()) return std::nullopt;
+  for (const auto& [network, at] : forms) {
+    if (!Contains(network, address)) continue;
+    const ip::address_v6::bytes_type bytes = address.to_v6().to_bytes();
+    return ip::address_v4({bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]});
+  }
+  return std::nullopt;
+}
+
 bool IsNever(const ip::address& address) {
+  if (const std::optional<ip::address> within = WithinOf(address); within.has_value() && IsNever(*within)) return true;
   if (address.is_unspecified() || address.is_multicast()) return true;
   if (address.is_v6() && address.to_v6().is_link_local()) return true;
   if (address.is_v4()) {
@@ -77,14 +108,19 @@ bool IsName(absl::string_view text) {
   });
 }
 
+// Names are compared without case, and without the dot at the end that keeps a resolver from its search list.
+std::string CanonicalName(absl::string_view name) {
+  if (name.size() > 1 && name.back() == '.') name.remove_suffix(1);
+  return absl::AsciiStrToLower(name);
+}
+
 // Whether the path leaves the folder that a pattern permits.
 bool Climbs(absl::string_view path) {
   return absl::StrContains(path, "/../") || absl::EndsWith(path, "/..");
 }
 
-// Names are case-insensitive, paths are case-sensitive.
-bool MatchesGlob(const std::string& pattern, const std::string& text, bool is_socket) {
-  return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE | (is_socket ? 0 : FNM_CASEFOLD)) == 0;
+bool MatchesGlob(const std::string& pattern, const std::string& text) {
+  return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
 }
 
 absl::Status Deny(absl::string_view target, absl::string_view why) {
@@ -121,10 +157,13 @@ absl::Status DenyOther(absl::string_view target) {
 
 // The parts of a target, before any look-up.
 struct TargetPolicy::Target {
-  std::string name;  // without port; the whole address of a Unix socket
+  std::string name;  // canonical, without port; the whole address of a Unix socket
   int port = 0;
   std::optional<ip::address> address;  // if the name is a literal
+  std::optional<ip::address> within;   // the IPv4 address in it; otherwise `address`
   bool is_socket = false;
+
+  bool IsLoopback() const { return within.has_value() && within->is_loopback(); }
 };
 
 absl::StatusOr<TargetPolicy> TargetPolicy::Create(absl::Span<const std::string> patterns) {
@@ -143,7 +182,14 @@ absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& tex
   Pattern pattern{.text = text};
   const absl::Status refusal = absl::InvalidArgumentError(absl::StrCat(
       "workers: \"", Snippet(text), "\" is not a network (10.0.0.0/8), an address, a name with \"*\" and a port ",
-      "(*.workers:7000), unix:PATH or \"private\""));
+      "(*.workers:7000), unix:PATH or \"private\", perhaps after \"bytes:\""));
+  if (absl::StartsWith(text, kBytes)) {
+    absl::StatusOr<Pattern> rest = Parse(text.substr(sizeof kBytes - 1));
+    if (!rest.ok() || rest->bytes) return refusal;
+    rest->text = text;
+    rest->bytes = true;
+    return rest;
+  }
   if (text == kPrivate) {
     for (const char* network : kPrivateV4) pattern.v4.push_back(ip::make_network_v4(network));
     pattern.v6.push_back(ip::make_network_v6(kPrivateV6));
@@ -184,7 +230,7 @@ absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& tex
     return pattern;
   }
   if (!IsName(host)) return refusal;
-  pattern.name = host;
+  pattern.name = CanonicalName(host);
   return pattern;
 }
 
@@ -202,9 +248,11 @@ absl::StatusOr<TargetPolicy::Target> TargetPolicy::ParseTarget(absl::string_view
     return absl::InvalidArgumentError(
         absl::StrCat("\"", Snippet(target), "\" names no worker: it is not host:port with a port from 1 to 65535"));
   }
-  parsed.name = std::move(host_port->host);
+  parsed.name = CanonicalName(host_port->host);
   parsed.port = host_port->port;
   parsed.address = ParseIp(parsed.name);
+  parsed.within = parsed.address.has_value() ? WithinOf(*parsed.address) : std::nullopt;
+  if (!parsed.within.has_value()) parsed.within = parsed.address;
   if (!parsed.address.has_value() && !IsName(parsed.name)) return Deny(target, "is no name of a host");
   return parsed;
 }
@@ -212,19 +260,20 @@ absl::StatusOr<TargetPolicy::Target> TargetPolicy::ParseTarget(absl::string_view
 bool TargetPolicy::Matches(const Pattern& pattern, const Target& target) {
   if (pattern.port != 0 && pattern.port != target.port) return false;
   if (!pattern.name.empty()) {
-    return IsUnixAddress(pattern.name) == target.is_socket && MatchesGlob(pattern.name, target.name, target.is_socket);
+    return IsUnixAddress(pattern.name) == target.is_socket && MatchesGlob(pattern.name, target.name);
   }
   if (!target.address.has_value()) return false;
-  const ip::address& address = *target.address;
-  // The loopback addresses are 127.0.0.0/8, and one address of IPv6.
-  const auto loopback_only = [&](const auto& network) {
-    return network.address().is_loopback() && network.prefix_length() >= (address.is_v4() ? 8 : 128);
-  };
   const auto matches = [&](const auto& network) {
-    return Contains(network, address) && (!address.is_loopback() || loopback_only(network));
+    return (Contains(network, *target.address) || Contains(network, *target.within)) &&
+           (!target.IsLoopback() || IsLoopbackOnly(network));
   };
   return std::any_of(pattern.v4.begin(), pattern.v4.end(), matches) ||
          std::any_of(pattern.v6.begin(), pattern.v6.end(), matches);
+}
+
+bool TargetPolicy::Matches(const Pattern& pattern, const Target& named, const Target& found) {
+  if (pattern.name.empty()) return Matches(pattern, found);
+  return Matches(pattern, named) && (!found.IsLoopback() || pattern.name == "localhost");
 }
 
 absl::Status TargetPolicy::CheckTarget(absl::string_view target) const {
@@ -247,7 +296,7 @@ bool TargetPolicy::Pattern::IsWide() const {
 }
 
 bool TargetPolicy::IsOfHost(const Target& found) const {
-  return found.address.has_value() && std::find(host_.begin(), host_.end(), found.address->to_string()) != host_.end();
+  return found.within.has_value() && std::find(host_.begin(), host_.end(), found.within->to_string()) != host_.end();
 }
 
 absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view target, absl::string_view address,
@@ -258,15 +307,11 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
   if (!found.ok()) return found.status();
   if (found->address.has_value() && IsNever(*found->address)) return DenyNever(address);
   if (absl::Status not_own = CheckNotOwn(address); !not_own.ok()) return not_own;
-  const bool loopback = found->address.has_value() && found->address->is_loopback();
+  const bool loopback = found->IsLoopback();
   const bool of_host = !loopback && IsOfHost(*found);
   absl::Status why = loopback ? DenyLoopback(address) : DenyOther(address);
   for (const Pattern& pattern : patterns_) {
-    const bool by_name = !pattern.name.empty() && Matches(pattern, *named) &&
-                         (!loopback || absl::AsciiStrToLower(pattern.name) == "localhost");
-    // A name pattern does not match the text of an address.
-    const bool by_address = pattern.name.empty() && Matches(pattern, *found);
-    if (!by_name && !by_address) continue;
+    if (!Matches(pattern, *named, *found)) continue;
     if (of_host && pattern.IsWide()) {
       why = DenyHost(address);
     } else if (needs_port && pattern.port == 0 && !found->is_socket) {
@@ -278,11 +323,23 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
   return why;
 }
 
+bool TargetPolicy::CarriesBytes(absl::string_view target, absl::string_view address) const {
+  const absl::StatusOr<Target> named = ParseTarget(target);
+  const absl::StatusOr<Target> found = ParseTarget(address);
+  return named.ok() && found.ok() && std::any_of(patterns_.begin(), patterns_.end(), [&](const Pattern& pattern) {
+           return pattern.bytes && Matches(pattern, *named, *found);
+         });
+}
+
+bool TargetPolicy::AnyCarriesBytes() const {
+  return std::any_of(patterns_.begin(), patterns_.end(), [](const Pattern& pattern) { return pattern.bytes; });
+}
+
 // The same address has several notations.
 std::string TargetPolicy::Canonical(absl::string_view address) {
   const absl::StatusOr<Target> parsed = ParseTarget(address);
   if (!parsed.ok() || !parsed->address.has_value()) return std::string(address);
-  return FormatSocketAddress(ip::tcp::endpoint(*parsed->address, static_cast<uint16_t>(parsed->port)));
+  return FormatSocketAddress(ip::tcp::endpoint(*parsed->within, static_cast<uint16_t>(parsed->port)));
 }
 
 void TargetPolicy::SetOwnAddresses(absl::Span<const std::string> addresses, absl::Span<const std::string> host) {
@@ -301,8 +358,7 @@ absl::Status TargetPolicy::CheckNotOwn(absl::string_view address) const {
   };
   bool own = is_own(Canonical(address));
   const absl::StatusOr<Target> parsed = ParseTarget(address);
-  const bool of_host =
-      parsed.ok() && parsed->address.has_value() && (parsed->address->is_loopback() || IsOfHost(*parsed));
+  const bool of_host = parsed.ok() && (parsed->IsLoopback() || IsOfHost(*parsed));
   if (of_host) {
     own = own || is_own(absl::StrCat("0.0.0.0:", parsed->port)) || is_own(absl::StrCat("[::]:", parsed->port));
   }
@@ -315,7 +371,7 @@ absl::Status TargetPolicy::CheckPassed(absl::string_view address) const {
   if (!parsed.ok()) return absl::InvalidArgumentError(parsed.status().message());
   const std::optional<ip::address> literal = ParseIp(parsed->host);
   if (!literal.has_value() || IsNever(*literal)) return DenyNever(address);
-  if (literal->is_loopback()) return DenyLoopback(address);
+  if (WithinOf(*literal).value_or(*literal).is_loopback()) return DenyLoopback(address);
   return absl::OkStatus();
 }
 

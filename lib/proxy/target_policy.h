@@ -14,15 +14,19 @@
 
 namespace sluice {
 
-// Decides which workers a proxy may call for its clients. It checks names as they are written, and also each address of
-// a name, because the owner of a name also controls its addresses. There is one for each group of clients of a proxy,
-// and one for all other clients. Immutable once it is in use.
+// Decides which workers a proxy may call for its clients. It checks names, and also each address of a name, because the
+// owner of a name also controls its addresses. There is one for each group of clients of a proxy, and one for all other
+// clients. Immutable once it is in use.
+//
+// Names are compared without case, and without a dot at their end. An IPv6 address that leads to an IPv4 address
+// (mapped, compatible, NAT64, 6to4) is also judged as that address.
 //
 // A pattern is one of these; without a port it matches every port:
 //   10.0.0.0/8, 10.0.0.7:7000, fd00::/8, [fd00::7]:7000   addresses, by network or alone
 //   *.workers.svc:7000, shard-*, localhost                names; "*" matches any characters
 //   private                                               the private networks of RFC 1918, 4193 and 6598
 //   unix:/run/workers/*                                    Unix sockets, whose paths have no ".."
+//   bytes:10.0.0.7:8080, bytes:*.web.svc                  each of these, for workers whose tunnels carry only bytes
 //
 // Some addresses are never workers, even if a permitted name leads to them: link-local addresses, where clouds serve
 // the metadata of machines; multicast and unspecified addresses; and the proxy's own addresses, because a call to them
@@ -46,6 +50,11 @@ class TargetPolicy {
   absl::StatusOr<absl::string_view> CheckAddress(absl::string_view target, absl::string_view address,
                                                  bool needs_port = false) const;
 
+  // Whether a pattern bytes: matches this address of this target, or any address at all. A tunnel to such a worker
+  // carries bytes even if they are plaintext HTTP/2.
+  bool CarriesBytes(absl::string_view target, absl::string_view address) const;
+  bool AnyCarriesBytes() const;
+
   // Checks an address "IP:port" that a tunnel only forwards bytes to. Returns PermissionDenied for the addresses that
   // are never workers, and for loopback.
   absl::Status CheckPassed(absl::string_view address) const;
@@ -53,8 +62,9 @@ class TargetPolicy {
  private:
   struct Pattern {
     std::string text;
-    std::string name;  // a name or path with "*"; empty: the networks apply
+    std::string name;  // a canonical name, or a path, with "*"; empty: the networks apply
     int port = 0;      // 0: any
+    bool bytes = false;
     std::vector<boost::asio::ip::network_v4> v4;
     std::vector<boost::asio::ip::network_v6> v6;
 
@@ -65,6 +75,8 @@ class TargetPolicy {
   static absl::StatusOr<Pattern> Parse(const std::string& text);
   static absl::StatusOr<Target> ParseTarget(absl::string_view target);
   static bool Matches(const Pattern& pattern, const Target& target);
+  // Matches the name, or the address to which it leads. A pattern of names does not match the text of an address.
+  static bool Matches(const Pattern& pattern, const Target& named, const Target& found);
   static std::string Canonical(absl::string_view address);
 
   absl::Status CheckNotOwn(absl::string_view address) const;

@@ -1,9 +1,11 @@
 #include "lib/scheduling/admission.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sluice/plan.h"
 
+#include "absl/time/time.h"
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
@@ -14,16 +16,14 @@ Admission::Admission(const ScheduleOptions& options, LiveCalls& calls)
       budget_(calls.budget()),
       outstanding_(calls.outstanding()),
       laps_(calls.laps()),
-      workers_(calls.workers()),
       queue_(calls.queue()),
       order_(calls.order()),
-      window_(calls.window()),
       sent_(calls.sent()) {}
 
 // A paced grant is no more than the least congestion window of a worker (RFC 6928): the rest would come a round trip
 // later, and meet the bytes of later grants.
 int64_t Admission::part_cost() const {
-  const int64_t third_bytes = budget_.plan_bytes() / kShare;
+  const int64_t third_bytes = budget_.plan_bytes() / kPartsOfBudget;
   constexpr int64_t kInitialWindowPackets = 10;
   return budget_.pacer().paced() ? std::min(third_bytes, kInitialWindowPackets * budget_.packet_bytes()) : third_bytes;
 }
@@ -32,7 +32,9 @@ int64_t Admission::part_cost() const {
 int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
   if (outstanding_.Cost(bytes) <= cost_bytes) return bytes;
   const int64_t packet_bytes = options_.profile.packet_payload_bytes;
-  const int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, cost_bytes) / packet_bytes, 1);
+  int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, cost_bytes) / packet_bytes, 1);
+  // Leave two packets for the last part: TCP repairs the loss of a single one by a timeout only.
+  if (packets > 1 && bytes + options_.record_overhead_bytes <= (packets + 1) * packet_bytes) --packets;
   const int64_t run_bytes = packets * packet_bytes;
   // Use at least half of the packets for payload, because record_overhead_bytes has no upper bound.
   return std::min(bytes, std::max(run_bytes - options_.record_overhead_bytes, (run_bytes + 1) / 2));
@@ -47,11 +49,10 @@ int64_t Admission::GrantOf(const Call& call) const {
   return call.turn_of_tunnel() ? std::min(call.rest(), call.window_bytes) : PartOf(call.rest(), *call.worker);
 }
 
-std::optional<int64_t> Admission::BytesWithRequest(const Call& call, TimePoint now) const {
+std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
   if (!budget_.limited()) return kMaxResponseBytes;
   if (!granting()) return BytesInRolling(call);
   if (const std::optional<int64_t> bytes = EarlyBytes(call)) return bytes;
-  if (WaitsForRoomUntil(call, now) < TimePoint::max()) return std::nullopt;
   return MayAsk(call) ? std::optional<int64_t>(0) : std::nullopt;
 }
 
@@ -61,7 +62,7 @@ bool Admission::HandshakeHasShare(const Call& call) const {
   return charged_bytes == 0 || charged_bytes + outstanding_.Cost(call.expected_bytes) <= share_bytes;
 }
 
-// Keep room for the headers of calls that are out. A handshake needs no room for the headers of a full window.
+// Keep room for the headers of calls that are out. A handshake needs no room for the headers of further requests.
 bool Admission::HandshakeFits(const Call& call) const {
   const int64_t cost_bytes = outstanding_.Cost(call.expected_bytes);
   return budget_.HasRoom(cost_bytes + HeaderBytes()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
@@ -84,100 +85,196 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 }
 
 // A grant costs a packet and a round trip, and serves to choose among more responses than the link can take. If workers
-// respond at once, or all requested responses fit a third of the budget, requests leave with their grants. Such grants
-// cannot be revoked. If one packet costs more than the third, no bytes are granted early: a grant of one packet in
-// addition to them would exceed the budget.
+// respond at once, or all responses of the class fit a third of the budget, requests leave with their grants. Such
+// grants cannot be revoked. If one packet costs more than the third, no bytes are granted early: a grant of one packet
+// in addition to them would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
-  const int64_t bytes = EarlyBytesWithRoom(call);
-  return bytes > 0 && HasRoomForEarly(bytes) ? std::optional(bytes) : std::nullopt;
-}
-
-bool Admission::AllFits(const Call& call) const {
-  return !call.out() && WorkUpTo(*call.block).remaining_bytes <= third();
-}
-
-// Returns how many bytes the call is granted early if there is room; 0: none.
-int64_t Admission::EarlyBytesWithRoom(const Call& call) const {
-  if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return 0;
-  if (!AllFits(call)) {
-    if (!window_.ReadyAtOnce(budget_.bytes())) return 0;
-    if (!call.out() && sent_.any_early()) return 0;  // calls that are out come first
+  if (call.may_idle || !queue_.empty() || call.worker->early_debt > 0) return std::nullopt;
+  if (outstanding_.late_bytes() >= budget_.bytes()) return std::nullopt;  // all of them may come at once
+  if (!call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
+  const bool all_fit = !call.out() && blocks_.remaining_bytes(call.block->traffic_class) <= third();
+  if (!all_fit) {
+    if (!sent_.ReadyAtOnce()) return std::nullopt;
+    if (!call.out() && sent_.early_classes().any()) return std::nullopt;  // calls that are out come first
   }
-  if (order_.ReadyPrecedes(*call.block)) return 0;
   const int64_t bytes = PartOf(call.expected_bytes);
+  const int64_t cost_bytes = outstanding_.Cost(bytes);
   // The headers arrive with the early bytes. Headers of the usual size are small compared with the grant, so only the
   // excess of larger headers counts.
-  const int64_t large_header_bytes = window_.LargeHeaderBytes(sent_.silent() + 1);
-  if (budget_.early_bytes() + outstanding_.Cost(bytes) + large_header_bytes > third()) return 0;
-  if (outstanding_.Cost(options_.profile.packet_payload_bytes) > third()) return 0;
-  return bytes;
+  const int64_t large_bytes = sent_.large_header_bytes() + sent_.LargeHeaderBytes(*call.worker);
+  if (budget_.early_bytes() + cost_bytes + large_bytes > third()) return std::nullopt;
+  if (outstanding_.Cost(options_.profile.packet_payload_bytes) > third()) return std::nullopt;
+  const int64_t header_bytes = YoungHeaderBytes() + SilentHeaderBytes(sent_.usual_header_bytes(), cost_bytes);
+  return budget_.HasRoom(cost_bytes + header_bytes) ? std::optional(bytes) : std::nullopt;
 }
 
-bool Admission::HasRoomForEarly(int64_t bytes) const {
-  const int64_t cost_bytes = outstanding_.Cost(bytes);
-  return budget_.HasRoom(cost_bytes + YoungHeaderBytes() + SilentHeaderBytes(1, cost_bytes));
-}
-
-// A small block beside a large one finds the budget full, but soon there is room, and nothing overtakes the block. A
-// request that left without a grant would wait in the port twice: with its headers, and with the granted bytes.
-TimePoint Admission::WaitsForRoomUntil(const Call& call, TimePoint now) const {
-  // Most calls that wait are older than a drain time, so this comes first.
-  const TimePoint until = SaturatingAdd(call.block->since, budget_.drain_time());
-  if (!granting() || until <= now || budget_.idle() || !AllFits(call)) return TimePoint::max();
-  const int64_t bytes = EarlyBytesWithRoom(call);
-  return bytes == 0 || HasRoomForEarly(bytes) ? TimePoint::max() : until;
-}
-
+// A request costs the room for its headers. So it waits for this room alone, except that its own block and its own
+// class bound the responses that wait at workers.
 bool Admission::MayAsk(const Call& call) const {
-  const int64_t header_bytes = HeaderBytes();
   // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
   // would delay that response further. Without a lease that response needs no room, and the request must have its turn:
   // after a window that fills the budget, the next window is ready. Otherwise no request would ever leave.
   if (!budget_.may_exceed() && !queue_.empty() && budget_.idle()) return false;
-  // If nothing is in flight and only stragglers are out, no other event would make room later. So send one request,
-  // however small the budget is.
-  if (sent_.young() == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);
-  return WindowIsOpen(*call.block) && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
+  const int64_t header_bytes = HeaderBytesOf(call);
+  if (MayAskAlone()) return budget_.HasRoomAlone(header_bytes, HeaderBytes());
+  return MayAskWithRoom(*call.block) && budget_.HasRoom(HeaderBytes() + header_bytes);
 }
 
-// The window of a class is sized for the whole link, so one class alone may fill it. Other classes that fill theirs
-// leave the class its share, and calls of larger blocks do not stop the requests of smaller ones.
-bool Admission::WindowIsOpen(const QueuedBlock& block) const {
-  const auto window = [this](size_t of, double share) {
-    return budget_.idle() ? window_.FirstRequests(budget_.bytes(), of, share)
-                          : window_.Requests(budget_.bytes(), of, share);
-  };
-  const size_t traffic_class = block.traffic_class;
-  const int64_t ungranted = std::min(Ungranted(traffic_class), WorkUpTo(block).ungranted_calls);
-  if (ungranted < window(traffic_class, order_.ShareOf(traffic_class))) return true;
-  if (options_.class_count() == 1) return false;
-  double full = 0;
-  for (size_t of = 0; of < options_.class_count() && full < 1; ++of) {
-    full += static_cast<double>(Ungranted(of)) / static_cast<double>(window(of, 1));
+// If nothing is in flight and only stragglers are out, no other event would make room later. So one request leaves,
+// however small the budget is.
+bool Admission::MayAskAlone() const {
+  return sent_.young() == 0 && budget_.idle();
+}
+
+// While no response waits, a request may leave with early bytes.
+bool Admission::NoRequestFits() const {
+  return RequestsNeedRoom() && !budget_.HasRoom(HeaderBytes() + sent_.usual_header_bytes());
+}
+
+bool Admission::RequestsNeedRoom() const {
+  return granting() && !queue_.empty() && !MayAskAlone();
+}
+
+QueuedBlock* Admission::NextRequest(size_t traffic_class) const {
+  QueuedBlock* const block = order_.NextWaiting(traffic_class);
+  if (!RequestsNeedRoom() || (block != nullptr && MayAskWithRoom(*block))) return block;
+  refused_.set(traffic_class);
+  return nullptr;
+}
+
+// Each event looks for a request of any class, and most events change one class.
+ClassBits Admission::Refused() const {
+  if (!RequestsNeedRoom()) return {};
+  const ClassBits changed = blocks_.TakeChanged();
+  if (changed.none()) return refused_;
+  const ClassBits bounds = KeptBounds();
+  return refused_ = std::exchange(kept_bounds_, bounds) == bounds ? refused_ & ~changed : ClassBits();
+}
+
+ClassBits Admission::KeptBounds() const {
+  const auto bound_bytes = static_cast<double>(options_.ready_bytes);
+  const auto ready_bytes = static_cast<double>(blocks_.ready_bytes());
+  const auto coming_bytes = static_cast<double>(blocks_.ready_bytes() + sent_.expected_bytes());
+  ClassBits kept;
+  kept[0] = coming_bytes < bound_bytes / 4;
+  kept[1] = coming_bytes < bound_bytes / 2;
+  kept[2] = ready_bytes < bound_bytes * 7 / 8;
+  kept[3] = (sent_.young() + 1) * sent_.usual_header_bytes() <= third();
+  return kept;
+}
+
+bool Admission::MayAskWithRoom(const QueuedBlock& block) const {
+  return block.request_rank != BlockOrder::kStocked && HasShareOfHeaders(block.traffic_class) && HasShareOfReady(block);
+}
+
+// The headers of young calls, of the usual size, take at most a third.
+bool Admission::HasShareOfHeaders(size_t traffic_class) const {
+  const int64_t usual_bytes = sent_.usual_header_bytes();
+  return HasShare(traffic_class, (sent_.young() + 1) * usual_bytes - 1,
+                  (sent_.young(traffic_class) + 1) * usual_bytes - 1, static_cast<double>(third()));
+}
+
+// Responses that are ready and wait take memory at workers. Requests stop at a quarter of the bound, with the expected
+// bytes of young calls, and those of small blocks at half of it. Beyond that, a block may send its first request, and
+// blocks that are known to be small may go on. So the scans of a method leave room to its queries, whatever is
+// expected.
+bool Admission::HasShareOfReady(const QueuedBlock& block) const {
+  constexpr int64_t kFirstRequests = 8;
+  constexpr int64_t kSmallRequests = 64;
+  const size_t of = block.traffic_class;
+  const auto bound_bytes = static_cast<double>(options_.ready_bytes);
+  const int64_t all_bytes = blocks_.ready_bytes();
+  const int64_t class_bytes = blocks_.ready_bytes(of);
+  const bool small = block.small(budget_.plan_bytes());
+  if (HasShare(of, all_bytes + sent_.expected_bytes(), class_bytes + sent_.expected_bytes(of),
+               small ? bound_bytes / 2 : bound_bytes / 4)) {
+    return true;
   }
-  return full < 1;
+  const int64_t most_young = block.sent_requests == 0 ? kFirstRequests : block.known_responses > 0 ? kSmallRequests : 0;
+  return small && sent_.young(of) < most_young && HasShare(of, all_bytes, class_bytes, bound_bytes * 7 / 8);
 }
 
+// One class alone may take all of a bound. Other classes that take all of it leave the class its share by weight.
+bool Admission::HasShare(size_t traffic_class, int64_t all_bytes, int64_t class_bytes, double bound_bytes) const {
+  if (static_cast<double>(all_bytes) < bound_bytes) return true;
+  return options_.class_count() > 1 && static_cast<double>(class_bytes) < order_.ShareOf(traffic_class) * bound_bytes;
+}
+
+// The window of a tunnel that takes the whole budget comes after the requests that may leave now. Otherwise they would
+// never leave while such windows follow each other.
 bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {
+  if (!LeavesRoomToHeavier(call)) return false;
   const int64_t cost_bytes = outstanding_.CostOfGrant(call, bytes);
-  return budget_.HasRoom(cost_bytes + HeaderReserve(call)) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
+  // The first bound is cheaper, and usually decides.
+  if (budget_.HasRoom(cost_bytes + HeaderReserve(call)) && budget_.HasRoom(cost_bytes + WantedHeaderBytes()))
+    return true;
+  return budget_.HasRoomAlone(cost_bytes, HeaderBytes()) && !(granting() && call.turn_of_tunnel() && RequestMayLeave());
 }
 
-// Keep room for the headers of a full window in addition to the grants, and not only for calls that are out. Otherwise
-// small responses fill the budget, requests stop, and the link goes idle. More calls than the window may be out after
-// the window has shrunk. Byte tunnels alone may fill the budget.
+// A heavier class has responses that will be ready soon. If this class fills the port before that, each of them waits
+// until the port has drained, whatever the weights: start-time fair queueing gives away the room that no class uses at
+// the moment. So this class takes its share of the budget, or as much as keeps the link busy until the worker answers
+// the next grant, a round trip later.
+bool Admission::LeavesRoomToHeavier(const Call& call) const {
+  if (!granting() || options_.class_count() == 1) return true;
+  const double share = order_.ShareOf(call.block->traffic_class);
+  double heavier_share = 0;
+  for (size_t i = 0; i < options_.class_count(); ++i) {
+    if (order_.ShareOf(i) <= share || blocks_.remaining_bytes(i) == 0) continue;
+    if (queue_.classes_with_turns()[i]) return true;  // it has room, and this class has its turn
+    heavier_share += order_.ShareOf(i);
+  }
+  if (heavier_share == 0) return true;
+  const LinkProfile& profile = options_.profile;
+  const double path_bytes = profile.capacity_bytes_per_second * absl::ToDoubleSeconds(profile.propagation_rtt);
+  const auto budget_bytes = static_cast<double>(budget_.bytes());
+  const double busy_bytes = budget_bytes / 6 + 2 * path_bytes;
+  // Early bytes and the bytes of slow workers may come late. Most bytes of aborted calls have come.
+  const int64_t coming_bytes = budget_.in_flight_bytes() - budget_.early_bytes() - budget_.handshake_bytes() -
+                               budget_.slow_bytes() - budget_.draining_bytes();
+  return static_cast<double>(coming_bytes) <= std::max(budget_bytes * share / (share + heavier_share), busy_bytes);
+}
+
+// Requests that wait for room for their headers alone get it before further grants, and there is always room for a few
+// of them. Otherwise small responses fill the budget, requests stop, and the link goes idle one think time later. Byte
+// tunnels alone may fill the budget.
 int64_t Admission::HeaderReserve(const Call& call) const {
+  constexpr int64_t kFewRequests = 4;
   if (!granting()) return 0;
-  const bool no_requests = blocks_.waiting_calls() == 0 && sent_.young() == 0;
-  if (call.turn_of_tunnel() && no_requests) return HeaderBytes();
-  const int64_t window = window_.Requests(budget_.bytes());
-  return window_.HeaderBytes(std::max(window, sent_.young())) + SilentHeaderBytes(0, 0);
+  if (call.turn_of_tunnel() && blocks_.waiting_calls() == 0 && sent_.young() == 0) return HeaderBytes();
+  const int64_t few_bytes = std::min(kFewRequests * sent_.usual_header_bytes(), third());
+  return std::max(few_bytes, YoungHeaderBytes()) + SilentHeaderBytes(0, 0);
 }
 
-int64_t Admission::SilentHeaderBytes(int64_t more_calls, int64_t more_early_bytes) const {
+int64_t Admission::WantedHeaderBytes() const {
+  if (!granting()) return 0;
+  const Call* const request = FindRequest([this](const Call& call) { return MayAskWithRoom(*call.block); });
+  if (request == nullptr) return 0;
+  return std::max(third(), YoungHeaderBytes() + HeaderBytesOf(*request)) + SilentHeaderBytes(0, 0);
+}
+
+bool Admission::RequestMayLeave() const {
+  return FindRequest([this](const Call& call) { return MayAsk(call); }) != nullptr;
+}
+
+template <class Predicate>
+const Call* Admission::FindRequest(Predicate predicate) const {
+  if (blocks_.waiting_classes().none()) return nullptr;
+  const ClassBits refused = Refused();
+  for (const size_t traffic_class : order_.classes()) {
+    const QueuedBlock* const block = refused[traffic_class] ? nullptr : NextRequest(traffic_class);
+    if (block != nullptr && predicate(block->waiting.front())) return &block->waiting.front();
+  }
+  return nullptr;
+}
+
+int64_t Admission::YoungHeaderBytes() const {
+  return sent_.young() * sent_.usual_header_bytes() + sent_.large_header_bytes();
+}
+
+int64_t Admission::SilentHeaderBytes(int64_t more_bytes, int64_t more_early_bytes) const {
   const int64_t share_bytes = third() - budget_.early_bytes() - more_early_bytes;
-  const int64_t calls = sent_.stragglers() + sent_.silent() + more_calls;
-  return std::max<int64_t>(std::min(window_.HeaderBytes(calls), share_bytes), 0);
+  return std::max<int64_t>(std::min(sent_.silent_header_bytes() + more_bytes, share_bytes), 0);
 }
 
 int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* waiting) const {
@@ -190,13 +287,13 @@ int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* w
     need_bytes = std::max(need_bytes, outstanding_.Cost(bytes));
   }
   if (granting() && (ahead != nullptr || waiting != nullptr)) {
-    need_bytes = std::max(need_bytes, window_.HeaderBytes(1));
+    need_bytes = std::max(need_bytes, sent_.usual_header_bytes());
   }
   if (need_bytes == 0) return 0;
   // Early bytes and handshakes keep their room until other calls need it. Early bytes and silent headers may take a
   // third of the lease, which is half of `need_bytes`.
   const int64_t early_bytes = budget_.early_bytes();
-  const int64_t header_bytes = window_.HeaderBytes(sent_.stragglers() + sent_.silent());
+  const int64_t header_bytes = sent_.silent_header_bytes();
   return need_bytes + early_bytes + budget_.handshake_bytes() +
          std::clamp<int64_t>((need_bytes + 1) / 2 - early_bytes, 0, header_bytes);
 }

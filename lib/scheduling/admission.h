@@ -20,10 +20,13 @@ class Admission {
 
   // Returns how many bytes of its response, 0 or more, come with the request of a waiting call whose turn it is.
   // Returns nullopt if the call must wait.
-  std::optional<int64_t> BytesWithRequest(const Call& call, TimePoint now) const;
-  // Returns until when the request of a waiting call waits for room for its response, rather than leave without a
-  // grant; TimePoint::max() if it does not wait.
-  TimePoint WaitsForRoomUntil(const Call& call, TimePoint now) const;
+  std::optional<int64_t> BytesWithRequest(const Call& call) const;
+  // With grants: returns whether no request of any class can leave now.
+  bool NoRequestFits() const;
+  // Returns the block whose request is next in the class; null if none waits, or can leave now.
+  QueuedBlock* NextRequest(size_t traffic_class) const;
+  // Returns classes for which NextRequest returns null.
+  ClassBits Refused() const;
 
   // Handshakes together take at most a third of the budget, or leave one at a time. Handshakes of workers that could
   // not be reached before take at most a sixth. HandshakeHasShare returns whether the handshake fits this share; if so,
@@ -32,11 +35,12 @@ class Admission {
   bool HandshakeFits(const Call& call) const;
 
   // For a call that waits, or is out without a grant. Returns how many bytes of its response it may be granted before
-  // the response is ready, or nullopt if it may get none now.
+  // the response is ready, or nullopt if it may get none now. Expected sizes and times decide here alone, so early
+  // bytes take at most a third of the budget, and only while no ready response waits.
   std::optional<int64_t> EarlyBytes(const Call& call) const;
 
   // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of plan_bytes.
-  // Otherwise it is a part in full packets.
+  // Otherwise it is a part in full packets, which leaves no single packet.
   int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost()); }
   // Returns the bytes of the next grant of a ready response: a part that costs at most the share of the worker. A
   // tunnel gets its whole window.
@@ -58,35 +62,44 @@ class Admission {
   int64_t PartOf(int64_t bytes, const QueuedWorker& worker) const;
   int64_t PartWithin(int64_t bytes, int64_t cost_bytes) const;
   bool MayAsk(const Call& call) const;
-  bool AllFits(const Call& call) const;
-  int64_t EarlyBytesWithRoom(const Call& call) const;
-  bool HasRoomForEarly(int64_t bytes) const;
-  bool WindowIsOpen(const QueuedBlock& block) const;
-  // Returns the work of all blocks of the class that are not larger.
-  RankedWork WorkUpTo(const QueuedBlock& block) const { return blocks_.WorkUpTo(block.traffic_class, block.rank); }
+  bool MayAskAlone() const;
+  bool RequestsNeedRoom() const;
+  ClassBits KeptBounds() const;  // one bit for each bound on the sums of all classes that they keep
+  // Returns whether a request without early bytes may leave if there is room for its headers.
+  bool MayAskWithRoom(const QueuedBlock& block) const;
+  bool HasShareOfReady(const QueuedBlock& block) const;
+  bool HasShareOfHeaders(size_t traffic_class) const;
+  bool HasShare(size_t traffic_class, int64_t all_bytes, int64_t class_bytes, double bound_bytes) const;
+  // Returns the room for all headers with those of a request that waits for this room alone; 0 if there is none.
+  int64_t WantedHeaderBytes() const;
+  bool RequestMayLeave() const;
+  template <class Predicate>
+  const Call* FindRequest(Predicate predicate) const;  // among the next requests of all classes; null if there is none
+  int64_t HeaderBytesOf(const Call& request) const {
+    return sent_.usual_header_bytes() + sent_.LargeHeaderBytes(*request.worker);
+  }
   int64_t third() const { return budget_.bytes() / kShare; }
   int64_t part_cost() const;  // the most that one grant costs, unless a packet costs more
-  int64_t YoungHeaderBytes() const { return window_.HeaderBytes(sent_.young()); }
-  int64_t SilentHeaderBytes(int64_t more_calls, int64_t more_early_bytes) const;
+  int64_t YoungHeaderBytes() const;
+  int64_t SilentHeaderBytes(int64_t more_bytes, int64_t more_early_bytes) const;
+  // Returns whether a response of the class leaves enough of the budget to heavier classes that have responses to come
+  // and none ready.
+  bool LeavesRoomToHeavier(const Call& call) const;
   int64_t HeaderReserve(const Call& call) const;
-
-  // Calls that are in the window of their class.
-  int64_t Ungranted(size_t traffic_class) const {
-    return sent_.young(traffic_class) + workers_.ready_calls(traffic_class);
-  }
 
   static constexpr int64_t kShare = 3;
 
   const ScheduleOptions& options_;
-  const BlockQueue& blocks_;
+  BlockQueue& blocks_;
   const Budget& budget_;
   const Outstanding& outstanding_;
   const WorkerLaps& laps_;
-  const QueuedWorkers& workers_;
   const GrantQueue& queue_;
-  const ServiceOrder& order_;
-  const GrantWindow& window_;
+  ServiceOrder& order_;
   const SentCalls& sent_;
+  // The results of NextRequest that hold until the class changes, or the sums of all classes cross a bound.
+  mutable ClassBits refused_;
+  mutable ClassBits kept_bounds_;
 };
 
 }  // namespace sluice

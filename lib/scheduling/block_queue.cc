@@ -5,6 +5,36 @@
 #include <utility>
 
 namespace sluice {
+namespace {
+
+CallList& ListOf(QueuedBlock& block, Call::Phase phase) {
+  switch (phase) {
+    case Call::Phase::kParked:
+      return block.parked;
+    case Call::Phase::kHeld:
+      return block.held;
+    case Call::Phase::kWaiting:
+      return block.waiting;
+    case Call::Phase::kSent:
+      return block.sent;
+    case Call::Phase::kReady:
+      return block.ready;
+    default:
+      return block.in_flight;
+  }
+}
+
+// The search is short: only calls that were held before can wait ahead of a call that was held.
+void PushWaiting(QueuedBlock& block, Call& call) {
+  if (call.place == 0) call.place = ++block.last_place;
+  const bool last = block.waiting.empty() || block.waiting.back().place < call.place;
+  const auto next = last ? block.waiting.end()
+                         : std::find_if(block.waiting.begin(), block.waiting.end(),
+                                        [&call](const Call& other) { return other.place > call.place; });
+  block.waiting.insert(next, call);
+}
+
+}  // namespace
 
 QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline, size_t traffic_class) {
   QueuedBlock& block = blocks_[++last_id_];
@@ -48,16 +78,6 @@ void BlockQueue::Push(QueuedBlock& block, Call& call, Call::Phase phase) {
   Relink(block, was_waiting);
 }
 
-// The search is short: only calls that were held before can wait ahead of a call that was held.
-void BlockQueue::PushWaiting(QueuedBlock& block, Call& call) {
-  if (call.place == 0) call.place = ++block.last_place;
-  const bool last = block.waiting.empty() || block.waiting.back().place < call.place;
-  const auto next = last ? block.waiting.end()
-                         : std::find_if(block.waiting.begin(), block.waiting.end(),
-                                        [&call](const Call& other) { return other.place > call.place; });
-  block.waiting.insert(next, call);
-}
-
 void BlockQueue::Take(Call& call) {
   QueuedBlock& block = *call.block;
   const bool was_waiting = !block.waiting.empty();
@@ -70,23 +90,6 @@ void BlockQueue::Take(Call& call) {
 void BlockQueue::Move(Call& call, Call::Phase phase) {
   Take(call);
   Push(*call.block, call, phase);
-}
-
-CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {
-  switch (phase) {
-    case Call::Phase::kParked:
-      return block.parked;
-    case Call::Phase::kHeld:
-      return block.held;
-    case Call::Phase::kWaiting:
-      return block.waiting;
-    case Call::Phase::kSent:
-      return block.sent;
-    case Call::Phase::kReady:
-      return block.ready;
-    default:
-      return block.in_flight;
-  }
 }
 
 void BlockQueue::Relink(QueuedBlock& block, bool was_waiting) {
@@ -102,6 +105,7 @@ void BlockQueue::LinkWaiting(QueuedBlock& block) {
   } else {
     classes_[block.traffic_class].waiting.insert(block);
     classes_[block.traffic_class].waiting_by_age.insert(block);
+    waiting_classes_.set(block.traffic_class);
   }
 }
 
@@ -112,22 +116,24 @@ void BlockQueue::UnlinkWaiting(QueuedBlock& block) {
     ClassBlocks& of = classes_[block.traffic_class];
     of.waiting.erase(of.waiting.iterator_to(block));
     of.waiting_by_age.erase(of.waiting_by_age.iterator_to(block));
+    waiting_classes_[block.traffic_class] = !of.waiting.empty();
   }
 }
 
-void BlockQueue::SetRank(QueuedBlock& block, int rank) {
-  RankedWork& before = WorkOf(block);
-  before.ungranted_calls -= block.ranked.ungranted_calls;
-  before.remaining_bytes -= std::exchange(block.ranked.remaining_bytes, block.remaining_bytes);
-  if (block.rank != rank) {
-    const bool waits = !block.waiting.empty();
-    if (waits) UnlinkWaiting(block);
-    block.rank = rank;
-    if (waits) LinkWaiting(block);
-  }
-  RankedWork& after = WorkOf(block);
-  after.ungranted_calls += block.ranked.ungranted_calls;
-  after.remaining_bytes += block.ranked.remaining_bytes;
+void BlockQueue::CountRemaining(QueuedBlock& block) {
+  changed_.set(block.traffic_class);
+  const int64_t more_bytes = block.remaining_bytes - std::exchange(block.counted_bytes, block.remaining_bytes);
+  classes_[block.traffic_class].remaining_bytes += more_bytes;
+  remaining_bytes_ += more_bytes;
+}
+
+void BlockQueue::SetRequestRank(QueuedBlock& block, int request_rank) {
+  if (block.request_rank == request_rank) return;
+  const bool waits = !block.waiting.empty() && !block.ahead;
+  auto& waiting = classes_[block.traffic_class].waiting;
+  if (waits) waiting.erase(waiting.iterator_to(block));
+  block.request_rank = request_rank;
+  if (waits) waiting.insert(block);
 }
 
 bool BlockQueue::SetLateAfter(QueuedBlock& block, TimePoint late_after, TimePoint now) {
@@ -138,32 +144,17 @@ bool BlockQueue::SetLateAfter(QueuedBlock& block, TimePoint late_after, TimePoin
   return late;
 }
 
-RankedWork BlockQueue::WorkUpTo(size_t traffic_class, int rank) const {
-  RankedWork sum;
-  const auto& ranks = classes_[traffic_class].work;
-  for (int i = 0; i <= rank; ++i) {
-    const RankedWork& work = ranks[static_cast<size_t>(i)];
-    sum.ungranted_calls += work.ungranted_calls;
-    sum.remaining_bytes += work.remaining_bytes;
-  }
-  return sum;
-}
-
-RankedWork BlockQueue::AllWork() const {
-  RankedWork sum;
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    const RankedWork work = WorkUpTo(i, BlockOrder::kRanks - 1);
-    sum.ungranted_calls += work.ungranted_calls;
-    sum.remaining_bytes += work.remaining_bytes;
-  }
-  return sum;
+void BlockQueue::CountReady(QueuedBlock& block, int64_t more_bytes) {
+  block.ready_bytes += more_bytes;
+  classes_[block.traffic_class].ready_bytes += more_bytes;
+  ready_bytes_ += more_bytes;
 }
 
 void BlockQueue::Count(QueuedBlock& block, Call::Phase phase, int64_t more_calls) {
+  changed_.set(block.traffic_class);
   calls_[static_cast<size_t>(phase)] += more_calls;
   if (phase == Call::Phase::kSent || phase == Call::Phase::kReady) {
-    block.ranked.ungranted_calls += more_calls;
-    WorkOf(block).ungranted_calls += more_calls;
+    block.ungranted_calls += more_calls;
   } else if (phase != Call::Phase::kInFlight && !block.ahead) {
     classes_[block.traffic_class].waiting_calls += more_calls;
   }

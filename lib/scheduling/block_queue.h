@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -31,12 +30,6 @@ using WaitingAgeHook = boost::intrusive::set_base_hook<boost::intrusive::tag<Wai
 using LateHook = boost::intrusive::set_base_hook<boost::intrusive::tag<LateTag>>;
 using BlockAgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<BlockAgeTag>>;
 
-// The work that is left of one block, or of all blocks of one class and rank.
-struct RankedWork {
-  int64_t ungranted_calls = 0;  // sent or ready
-  int64_t remaining_bytes = 0;  // cost of the bytes still to come, without parked calls
-};
-
 // One block that has not ended, with its calls by phase. block_reader.h already has a Block.
 struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, LateHook, BlockAgeHook {
   BlockId id = 0;
@@ -46,10 +39,20 @@ struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, LateHook, BlockA
   bool ahead = false;    // a handshake, which precedes all other blocks
   bool retries = false;  // a handshake after a failure, which follows the other handshakes
   bool cancelled = false;
-  size_t traffic_class = 0;     // index
-  int rank = 0;                 // see BlockOrder; kept by ServiceOrder
-  int64_t remaining_bytes = 0;  // cost of the bytes still to come, without parked calls; kept by Outstanding
-  RankedWork ranked;            // its part of the work of its rank
+  size_t traffic_class = 0;  // index
+  int rank = 0;              // see BlockOrder; kept by ServiceOrder
+  int request_rank = 0;      // its rank among the blocks whose requests wait; kept by ServiceOrder, like the next
+  int held_rank = 0;         // the same for its calls that are held; it does not depend on what is ready
+  // Kept by Outstanding, in units of the budget.
+  int64_t remaining_bytes = 0;  // cost of the bytes still to come, with expected sizes, without parked calls
+  int64_t known_bytes = 0;      // the part of the calls that are ready
+  int64_t claimed_bytes = 0;    // cost of the bytes that were granted or announced since it was submitted
+  int64_t unsized_calls = 0;    // calls whose responses may be larger than announced
+  int64_t ready_bytes = 0;      // bytes that are ready and not granted; not cost
+  int64_t counted_bytes = 0;    // remaining_bytes as counted in its class
+  int64_t ungranted_calls = 0;  // sent or ready
+  int64_t sent_requests = 0;    // since it was submitted, like the next; kept by LiveCalls
+  int64_t known_responses = 0;  // that were ready, or ended instead
   CallList parked;
   CallList held;
   CallList waiting;         // in the order in which they leave
@@ -63,8 +66,11 @@ struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, LateHook, BlockA
   TimePoint next_slot;
 
   BlockOrder order() const { return {.rank = rank, .id = id}; }
-  bool late() const { return rank == BlockOrder::kLate; }
-  BlockAge age() const { return {late(), id}; }
+  // Returns whether its responses have announced less than this many bytes. A block of which nothing is known is small
+  // for its first requests.
+  bool small(int64_t bytes) const { return known_responses > 0 ? claimed_bytes < bytes : sent_requests < 16; }
+  BlockOrder request_order() const { return {.rank = request_rank, .id = id}; }
+  BlockOrder held_order() const { return {.rank = held_rank, .id = id}; }
   bool ungranted() const {
     return !parked.empty() || !held.empty() || !waiting.empty() || !sent.empty() || !ready.empty();
   }
@@ -90,15 +96,20 @@ class BlockQueue {
   void Take(Call& call);
   void Move(Call& call, Call::Phase phase);  // Take, then Push
 
-  // Sets the rank of a block, and counts its work. Call it after each change of its remaining_bytes.
-  void SetRank(QueuedBlock& block, int rank);
+  void SetRequestRank(QueuedBlock& block, int request_rank);
+  void CountRemaining(QueuedBlock& block);  // call it after each change of its remaining_bytes
   // Sets when the block becomes late; TimePoint::max() for never. Returns whether it is.
   bool SetLateAfter(QueuedBlock& block, TimePoint late_after, TimePoint now);
-  RankedWork WorkUpTo(size_t traffic_class, int rank) const;  // the sum over the blocks of the class up to this rank
-  RankedWork AllWork() const;
+  int64_t remaining_bytes(size_t traffic_class) const { return classes_[traffic_class].remaining_bytes; }
+  int64_t remaining_bytes() const { return remaining_bytes_; }  // of all classes
 
-  // first_waiting: the first block of the class by BlockOrder with waiting calls, except handshakes. oldest_waiting:
-  // the oldest such block, by BlockAge. first_ahead: the next handshake that waits; retries come after all others.
+  // Bytes of the class that are ready at workers and not granted; CountReady adds to them.
+  int64_t ready_bytes(size_t traffic_class) const { return classes_[traffic_class].ready_bytes; }
+  int64_t ready_bytes() const { return ready_bytes_; }  // of all classes
+  void CountReady(QueuedBlock& block, int64_t more_bytes);
+
+  // first_waiting: the first block of the class by request_order with waiting calls, except handshakes. oldest_waiting:
+  // the oldest such block. first_ahead: the next handshake that waits; retries come after all others.
   // first_to_expire: the block with the earliest deadline among the blocks with calls that are not granted. Each
   // returns null if there is no such block.
   QueuedBlock* first_waiting(size_t traffic_class) { return First(classes_[traffic_class].waiting); }
@@ -110,9 +121,7 @@ class BlockQueue {
   }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
-  bool any_waiting() const {  // except handshakes
-    return std::any_of(classes_.begin(), classes_.end(), [](const ClassBlocks& of) { return !of.waiting.empty(); });
-  }
+  const ClassBits& waiting_classes() const { return waiting_classes_; }  // except handshakes
 
   const QueuedBlock* oldest() const { return by_age_.empty() ? nullptr : &by_age_.front(); }
   // The blocks by their age; null after the youngest.
@@ -121,6 +130,10 @@ class BlockQueue {
     const auto next = ++by_age_.iterator_to(block);
     return next == by_age_.end() ? nullptr : &*next;
   }
+
+  // Returns a bit for each class whose calls have changed since the last time.
+  ClassBits TakeChanged() { return std::exchange(changed_, {}); }
+  void SetAllChanged() { changed_.set(); }
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t calls(Call::Phase phase) const { return calls_[static_cast<size_t>(phase)]; }  // of all blocks
@@ -141,11 +154,11 @@ class BlockQueue {
   };
   struct OrderKey {
     using type = BlockOrder;
-    type operator()(const QueuedBlock& block) const { return block.order(); }
+    type operator()(const QueuedBlock& block) const { return block.request_order(); }
   };
   struct AgeKey {
-    using type = BlockAge;
-    type operator()(const QueuedBlock& block) const { return block.age(); }
+    using type = BlockId;
+    type operator()(const QueuedBlock& block) const { return block.id; }
   };
   struct AheadKey {
     using type = std::pair<bool, BlockId>;
@@ -161,25 +174,23 @@ class BlockQueue {
     // Those with waiting calls.
     BlockSet<WaitingHook, OrderKey> waiting;
     BlockSet<WaitingAgeHook, AgeKey> waiting_by_age;
-    std::array<RankedWork, BlockOrder::kRanks> work{};  // by rank
+    int64_t remaining_bytes = 0;
+    int64_t ready_bytes = 0;
     int64_t waiting_calls = 0;
   };
 
-  RankedWork& WorkOf(const QueuedBlock& block) {
-    return classes_[block.traffic_class].work[static_cast<size_t>(block.rank)];
-  }
-  static CallList& ListOf(QueuedBlock& block, Call::Phase phase);
   template <class Blocks>
   static QueuedBlock* First(Blocks& blocks) {
     return blocks.empty() ? nullptr : &*blocks.begin();
   }
-  static void PushWaiting(QueuedBlock& block, Call& call);
   void Relink(QueuedBlock& block, bool was_waiting);
   void LinkWaiting(QueuedBlock& block);
   void UnlinkWaiting(QueuedBlock& block);
   void Count(QueuedBlock& block, Call::Phase phase, int64_t more_calls);
 
   BlockId last_id_ = 0;
+  int64_t ready_bytes_ = 0;
+  int64_t remaining_bytes_ = 0;
   std::array<int64_t, Call::kPhases> calls_{};
   absl::node_hash_map<BlockId, QueuedBlock> blocks_;
 
@@ -188,6 +199,8 @@ class BlockQueue {
       by_age_;
 
   std::vector<ClassBlocks> classes_;
+  ClassBits waiting_classes_;
+  ClassBits changed_;
   // Handshakes that wait, and blocks with calls that are not granted. The latter can expire.
   BlockSet<WaitingHook, AheadKey> ahead_;
   BlockSet<DeadlineHook, DeadlineKey> deadlines_;

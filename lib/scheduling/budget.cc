@@ -56,15 +56,21 @@ void Budget::SetOptions(const ScheduleOptions& options) {
   SetPacer();
 }
 
+// An unlimited link has no budget to drain, but it may get one before the bytes have arrived.
+std::chrono::nanoseconds Budget::drain_time() const {
+  return DrainTime(profile_, limited_ ? link_bytes_ : start_bytes_.value_or(0));
+}
+
 void Budget::DrainAborted(TimePoint now, int64_t cost_bytes) {
-  if (!limited_) return;
   Charge(cost_bytes, 0);
   draining_.push_back({SaturatingAdd(now, drain_time()), cost_bytes});
+  draining_bytes_ += cost_bytes;
 }
 
 void Budget::Drain(TimePoint now) {
   while (!draining_.empty() && draining_.front().until <= now) {
     Charge(-draining_.front().cost_bytes, 0);
+    draining_bytes_ -= draining_.front().cost_bytes;
     draining_.pop_front();
   }
 }

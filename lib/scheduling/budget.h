@@ -26,7 +26,7 @@ class Budget {
 
   // Returns whether `bytes` fit in addition to the bytes in flight, and to the bytes on a paced path. Bytes of slow
   // workers count as at most a third of the budget, or as one packet. The rest of their outstanding bytes is not on the
-  // wire, and arrives slowly.
+  // wire, and arrives slowly. At most three tenths of a budget are not counted so.
   bool HasRoom(int64_t bytes) const { return bytes <= room_bytes() - in_flight_bytes_; }
   int64_t room_bytes() const { return bytes_ + pacer_.pipe_bytes() + UncountedBytes(); }  // for all bytes in flight
   // Returns whether nothing is in flight except early bytes, handshakes, and bytes of slow workers. All other bytes
@@ -55,7 +55,7 @@ class Budget {
   // Charges the bytes of an aborted call for drain_time(), since they may still arrive.
   void DrainAborted(TimePoint now, int64_t cost_bytes);
   void Drain(TimePoint now);
-  bool draining() const { return !draining_.empty(); }
+  int64_t draining_bytes() const { return draining_bytes_; }
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }
 
   void Set(int64_t bytes);  // charges above the new budget only drain
@@ -77,12 +77,16 @@ class Budget {
   int64_t slow_bytes() const { return slow_bytes_; }
   int64_t handshake_bytes() const { return handshake_bytes_; }
   int64_t packet_bytes() const { return packet_bytes_; }
-  std::chrono::nanoseconds drain_time() const { return DrainTime(profile_, link_bytes_); }  // of an aborted call
-  int64_t UncountedBytes() const { return std::max<int64_t>(slow_bytes_ - std::max(bytes_ / 3, packet_bytes_), 0); }
+  std::chrono::nanoseconds drain_time() const;  // until the bytes of an aborted call have arrived
+  // The bytes of slow workers that do not count. They have a bound, since a common cause of their slowness may end.
+  int64_t UncountedBytes() const { return std::clamp<int64_t>(slow_bytes_ - CountedBytes(), 0, bytes_ / 10 * 3); }
+  // Returns whether slow workers have all that does not count.
+  bool slow_are_full() const { return slow_bytes_ - CountedBytes() >= bytes_ / 10 * 3; }
   bool limited() const { return limited_; }
 
  private:
   void SetPacer();
+  int64_t CountedBytes() const { return std::max(bytes_ / 3, packet_bytes_); }  // at most, of slow workers
 
   struct Draining {
     TimePoint until;
@@ -100,7 +104,7 @@ class Budget {
   LinkProfile profile_;
   bool paced_ = false;
   Pacer pacer_;
-  int64_t in_flight_bytes_ = 0;  // including draining_
+  int64_t in_flight_bytes_ = 0;  // including draining_bytes_
   int64_t early_bytes_ = 0;      // the early part of in_flight_bytes_
   int64_t slow_bytes_ = 0;       // the part of slow workers
   int64_t handshake_bytes_ = 0;  // the part of handshakes
@@ -108,6 +112,7 @@ class Budget {
   // In the order of the aborts, which is the order of `until`, since all entries drain equally long. After a change of
   // the profile an entry may wait for the previous one.
   std::deque<Draining> draining_;
+  int64_t draining_bytes_ = 0;
 };
 
 }  // namespace sluice

@@ -25,6 +25,7 @@ void CallTable::Release(Call& call) {
   call.worker = nullptr;
   call.place = 0;
   call.rank = 0;
+  call.claimed_bytes = 0;
   call.progress = {};
   free_.push_front(call);
 }

@@ -33,7 +33,7 @@ class Dispatcher {
 
   bool HasBacklog() const;  // a request or a ready response waits for the budget
   // Returns a lease that is large enough for the next response and the next request; 0 if no call waits.
-  int64_t NeedBytes(TimePoint now) const;
+  int64_t NeedBytes() const;
 
  private:
   bool WaitsForRoom() const;
@@ -51,7 +51,6 @@ class Dispatcher {
   const WorkerLaps& laps_;
   const GrantQueue& queue_;
   ServiceOrder& order_;
-  const GrantWindow& window_;
   SentCalls& sent_;
   const Admission& admission_;
   BatchSlots& slots_;

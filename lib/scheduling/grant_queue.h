@@ -1,13 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <boost/intrusive/set.hpp>
-
-#include "sluice/time_point.h"
 
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/queued_worker.h"
@@ -22,17 +19,14 @@ namespace sluice {
 // other.
 //
 // Unwanted responses have turns only if no other response has one: their streams stay open, but they must not delay
-// others. A response that was held for kHoldLimit comes before all classes. Responses of a worker that has its share
-// outstanding have no turn. They keep their place, are passed over, and delay no other response.
+// others. Responses of a worker that has its share outstanding have no turn. They keep their place, are passed over,
+// and delay no other response.
 class GrantQueue {
  public:
-  // Kestrel servers abort a connection if a write was blocked for 5 s.
-  static constexpr std::chrono::seconds kHoldLimit{3};
-
   explicit GrantQueue(size_t classes) : classes_(classes) {}
 
   // Adds a call that is not in the queue.
-  void Add(Call& call, TimePoint now);
+  void Add(Call& call);
   void Remove(Call& call);  // does nothing if the call is not in the queue
 
   // Sets whether the responses of the worker have turns.
@@ -52,10 +46,10 @@ class GrantQueue {
     auto& by_age = classes_[traffic_class].by_age;
     return by_age.empty() ? nullptr : &*by_age.begin()->by_age.begin();
   }
-  Call* HeldTooLong(TimePoint now);  // null if no call was held for kHoldLimit
   Call* first_unwanted() { return unwanted_.empty() ? nullptr : &*unwanted_.begin()->unwanted.begin(); }
 
-  bool empty() const { return held_.empty(); }  // no call has a turn
+  bool empty() const { return classes_with_turns_.none() && unwanted_.empty(); }  // no call has a turn
+  const ClassBits& classes_with_turns() const { return classes_with_turns_; }     // of wanted calls
 
  private:
   template <class Calls, auto Set, class CallKey>
@@ -79,9 +73,9 @@ class GrantQueue {
   void Link(QueuedWorker& worker, size_t traffic_class);
 
   std::vector<ClassTurns> classes_;
+  ClassBits classes_with_turns_;
   // The workers that are open and have turns.
-  FirstSet<QueuedWorker, UnwantedWorkersHook, &QueuedWorker::unwanted, HeldKey> unwanted_;
-  FirstSet<QueuedWorker, HeldWorkersHook, &QueuedWorker::all, HeldKey> held_;
+  FirstSet<QueuedWorker, UnwantedWorkersHook, &QueuedWorker::unwanted, QueuedKey> unwanted_;
   uint64_t last_queued_ = 0;
 };
 

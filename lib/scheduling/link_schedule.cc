@@ -363,9 +363,9 @@ void LinkSchedule::OnCallGone(QueuedBlock& block) {
 LinkDemand LinkSchedule::Demand(TimePoint now) const {
   const int64_t buffered_bytes = std::max<int64_t>(budget_.in_flight_bytes() - budget_.pacer().pipe_bytes(), 0);
   LinkDemand demand{.limit_bytes = budget_.bytes_at(std::max(now, now_)),
-                    .demand_bytes = blocks_.AllWork().remaining_bytes,
+                    .demand_bytes = blocks_.remaining_bytes(),
                     .in_flight_bytes = buffered_bytes + admission_.HeaderBytes(),
-                    .need_bytes = dispatcher_.NeedBytes(now_),
+                    .need_bytes = dispatcher_.NeedBytes(),
                     .received_bytes = calls_.laps().received_bytes(),
                     .oldest_block = 0,
                     .oldest_since = {}};
@@ -375,7 +375,7 @@ LinkDemand LinkSchedule::Demand(TimePoint now) const {
   }
   for (size_t i = 0; i < options_.classes.size(); ++i) {
     demand.classes.push_back({.weight = options_.classes[i].weight,
-                              .demand_bytes = blocks_.WorkUpTo(i, BlockOrder::kRanks - 1).remaining_bytes,
+                              .demand_bytes = blocks_.remaining_bytes(i),
                               .received_bytes = order_.received_bytes(i)});
   }
   return demand;
@@ -399,13 +399,9 @@ WorkerLoad LinkSchedule::Load(uint32_t id) const {
 }
 
 TrafficClassState LinkSchedule::ClassState(size_t traffic_class) const {
-  const GrantWindow& window = calls_.window();
   return {.waiting_calls = blocks_.waiting_calls(traffic_class),
-          .received_bytes = order_.received_bytes(traffic_class),
-          .grant_window = admission_.granting() ? window.Requests(budget_.bytes(), traffic_class, 1) : 0,
-          .least_grant_window = admission_.granting()
-                                    ? window.Requests(budget_.bytes(), traffic_class, order_.ShareOf(traffic_class))
-                                    : 0};
+          .ready_bytes = blocks_.ready_bytes(traffic_class),
+          .received_bytes = order_.received_bytes(traffic_class)};
 }
 
 ScheduleState LinkSchedule::State() const {
@@ -416,7 +412,7 @@ ScheduleState LinkSchedule::State() const {
           .in_flight_calls = blocks_.calls(Phase::kInFlight),
           .ungranted_calls = blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady),
           .straggling_calls = sent_.stragglers(),
-          .grant_window = admission_.granting() ? calls_.window().Requests(budget_.bytes()) : 0,
+          .ready_bytes = blocks_.ready_bytes(),
           .waiting_calls = blocks_.waiting_calls(),
           .parked_calls = blocks_.calls(Phase::kParked),
           .held_calls = blocks_.calls(Phase::kHeld),

@@ -34,24 +34,28 @@ namespace sluice {
 // cannot be revoked; if the budget shrinks, charges only drain. Charges exceed the budget only after a stall, which is
 // counted.
 //
-// One block is next, by ServiceOrder: the shortest one, or the oldest one. Its calls leave in order (batches deal a
+// One block is next, by ServiceOrder: the smallest one, or the oldest one. Its calls leave in order (batches deal a
 // block into slots). In batches a request leaves only when its time has come. In all policies it leaves when the bytes
 // that come with it fit the rest of the budget; no other request overtakes it. In rolling and batches the whole
 // expected response comes with the request. Rolling sends a response that costs more than the budget in parts.
+//
+// Known numbers decide the order and the charges: announced sizes, bytes that came, times that passed. A guess, such as
+// an expected size, only lets bytes of its own call come early (docs/internals/scheduling.md, "Facts and guesses").
 //
 // Each worker has a share of the budget, except in batches and unscheduled. The share follows the speed of the worker.
 // It is never more than the worker delivers while the link receives two budgets, or one packet. Calls of a worker that
 // has its share outstanding are passed over. See "Slow workers" in docs/internals/scheduling.md.
 //
-// Grants admit twice. A request leaves, in the same order, while the window is open. Its response is granted when it is
-// ready and fits, in the order of blocks, and in a block the shortest message first. A call that is not ready blocks no
-// other. A response that costs more than a third of the budget is granted in parts, and smaller ones overtake it. A
-// response that was held for 3 s goes first. The headers of a response may arrive at any moment until it is ready, so
-// the schedule reserves room for them.
+// Grants admit twice. A request costs the room for its headers, which may arrive at any moment until the response is
+// ready. It leaves while there is such room, unless its block or its class has enough responses that are ready. The
+// response is granted when it is ready and fits, in the order of blocks, and in a block the shortest message first. A
+// call that is not ready blocks no other. A response that costs more than a third of the budget is granted in parts,
+// and smaller ones overtake it.
 //
-// Requests leave early, with their grants, if responses are ready within about a round trip. They also do if all blocks
-// that are not larger fit a third of the budget. In the first case, calls that are out are granted early, too. All
-// early bytes together take at most a third of the budget, since only DATA or the end of the call frees them.
+// Requests leave early, with their grants, while no response is ready and waits: if responses are ready within about a
+// round trip, or if all expected responses of the class fit a third of the budget. In the first case, calls that are
+// out are granted early, too. All early bytes together take at most a third of the budget. Early bytes that do not come
+// within a stall timeout leave their room to others.
 //
 // In rolling and batches the same rules grant the bytes of a response that did not come with its request. See
 // docs/internals/scheduling.md.
@@ -97,9 +101,9 @@ class LinkSchedule {
   // has passed. After kAbort only the charge is released, and OnFinished must still follow.
   void OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // Reports headers of the response, which took `wire_bytes` of the connection. The mean size of headers sets the room
-  // that is kept for headers. Headers that come before the response is ready, or instead of it, enter the mean at
-  // OnReady or OnFinished. Ignored for calls that are not out, and for sizes below 1.
+  // Reports headers of the response, which took `wire_bytes` of the connection. Their mean size sets the room that is
+  // kept for the headers of further responses of this worker. Headers that come before the response is ready, or
+  // instead of it, enter the mean at OnReady or OnFinished. Ignored for calls that are not out, and for sizes below 1.
   void OnHeaders(CallId call, int64_t wire_bytes);
 
   // Reports that the length prefix of a message has arrived, so exactly `remaining_bytes` must still come; for a stream
@@ -119,9 +123,8 @@ class LinkSchedule {
   void OnReceived(TimePoint now, CallId call, int64_t bytes, std::vector<Action>& actions);
 
   // Reports that the caller has given up a call, and keeps its stream open until it may send a reset to the worker. The
-  // rest of the response is granted only while no other response has a turn. After it was held for 3 s it is granted,
-  // too, so that the stream ends. Once the response is ready, its deadline no longer ends it. Ignored for calls that
-  // are not out.
+  // rest of the response is granted only while no other response has a turn. Once the response is ready, its deadline
+  // no longer ends it. Ignored for calls that are not out.
   void OnUnwanted(TimePoint now, CallId call, std::vector<Action>& actions);
 
   // Report the end of a call, or cancel a block or one call. A block ends when all of its calls have ended. Unknown
@@ -132,7 +135,7 @@ class LinkSchedule {
   void CancelCall(TimePoint now, CallId call, std::vector<Action>& actions);
 
   // Call it at or after NextTimer(). It handles everything that is due: slots, deadlines, aborted calls that have
-  // drained, granted bytes that have stalled, and stragglers that leave the window.
+  // drained, granted bytes that have stalled, and stragglers that leave their room to others.
   void OnTimer(TimePoint now, std::vector<Action>& actions);
   TimePoint NextTimer() const;  // TimePoint::max() if no timer is needed
 

@@ -10,7 +10,6 @@
 #include "lib/scheduling/budget.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/grant_queue.h"
-#include "lib/scheduling/grant_window.h"
 #include "lib/scheduling/link_observer.h"
 #include "lib/scheduling/outstanding.h"
 #include "lib/scheduling/queued_workers.h"
@@ -67,7 +66,6 @@ class LiveCalls {
   const WorkerLaps& laps() const { return laps_; }
   const Outstanding& outstanding() const { return outstanding_; }
   GrantQueue& queue() { return queue_; }
-  const GrantWindow& window() const { return window_; }
   SentCalls& sent() { return sent_; }
   ServiceOrder& order() { return order_; }
   LinkObserver& observer() { return observer_; }
@@ -81,7 +79,7 @@ class LiveCalls {
   void Settle(Call& call, TimePoint now);
   void LeaveCounts(Call& call, CallEnd end, TimePoint now);
   void End(Call& call, TimePoint now);
-  void SetPhase(Call& call, Phase phase);
+  void ObserveReady(Call& call, TimePoint now);
 
   const ScheduleOptions& options_;
   Breaches& breaches_;
@@ -93,8 +91,7 @@ class LiveCalls {
   Outstanding outstanding_;
   int64_t plan_bytes_;  // plan_bytes at the last LookAtAll
   GrantQueue queue_;
-  GrantWindow window_;  // used by grants only, like sent_
-  SentCalls sent_;
+  SentCalls sent_;  // used by grants only
   ServiceOrder order_;
   LinkObserver observer_;      // used by unscheduled only
   uint64_t last_message_ = 0;  // that was ready

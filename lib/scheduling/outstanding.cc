@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-Outstanding::Outstanding(const ScheduleOptions& options, Budget& budget, WorkerLaps& laps)
-    : budget_(budget), laps_(laps), stall_timers_(options) {
+Outstanding::Outstanding(const ScheduleOptions& options, BlockQueue& blocks, Budget& budget, WorkerLaps& laps)
+    : blocks_(blocks), budget_(budget), laps_(laps), stall_timers_(options) {
   SetProfile(options.profile);
 }
 
@@ -50,6 +50,7 @@ void Outstanding::Receive(Call& call, int64_t bytes, TimePoint now) {
   progress.remaining_bytes = std::max<int64_t>(progress.remaining_bytes - bytes, 0);
   progress.early_bytes = std::max<int64_t>(progress.early_bytes - bytes, 0);
   if (progress.outstanding_bytes <= 0) EndStall(call);
+  if (progress.early_bytes == 0) progress.late = false;
   Hear(*call.worker, now);
   Recharge(call, now, true);
 }
@@ -67,22 +68,50 @@ void Outstanding::Recharge(Call& call, TimePoint now, bool progress) {
   const int64_t early_cost = Cost(std::min(call.progress.early_bytes, call.progress.outstanding_bytes));
   const int64_t cost_before = std::exchange(call.outstanding_cost, Cost(call.progress.outstanding_bytes));
   if (progress) laps_.OnReceived(cost_before - call.outstanding_cost);
-  const int64_t charge = call.progress.stalled ? early_cost : call.outstanding_cost;
-  SetCharge(call, charge, early_cost, OwedBytes(call), now, progress);
+  const int64_t late_cost = call.progress.late ? early_cost : 0;
+  late_bytes_ += late_cost - std::exchange(call.late_bytes, late_cost);
+  SetCharge(call,
+            {.all = (call.progress.stalled ? early_cost : call.outstanding_cost) - late_cost,
+             .early = early_cost - late_cost,
+             .owed = OwedBytes(call)},
+            now, progress);
   SetOwes(call, Owes(call), now);
-  const int64_t asked = StillToCome(call);
-  call.block->remaining_bytes += asked - std::exchange(call.asked_bytes, asked);
-  if (call.progress.aborted || charge <= early_cost || !budget_.limited()) {
-    stall_timers_.Stop(call);
-  } else if (progress || !StallTimers::Runs(call)) {
-    stall_timers_.Start(call, now, budget_.link_bytes());
-  }
+  CountInBlock(call);
+  SetTimer(call, now, progress);
 }
 
-void Outstanding::SetCharge(Call& call, int64_t charge, int64_t early, int64_t owed, TimePoint now, bool progress) {
-  const int64_t more = charge - std::exchange(call.charged_bytes, charge);
-  const int64_t more_early = early - std::exchange(call.early_charged_bytes, early);
-  const int64_t more_owed = owed - std::exchange(call.owed_bytes, owed);
+void Outstanding::CountInBlock(Call& call) {
+  QueuedBlock& block = *call.block;
+  const int64_t asked = StillToCome(call);
+  const int64_t known = call.progress.was_ready ? asked : 0;
+  const int64_t claimed = Cost(call.claimed());
+  block.remaining_bytes += asked - std::exchange(call.asked_bytes, asked);
+  block.known_bytes += known - std::exchange(call.known_bytes, known);
+  block.claimed_bytes += claimed - std::exchange(call.claimed_bytes, claimed);
+  const bool unsized = call.unsized();
+  block.unsized_calls += static_cast<int64_t>(unsized) - std::exchange(call.counts_as_unsized, unsized);
+  // An abandoned response stops no requests: it ends with a reset, and those are rationed.
+  const bool given_up = call.progress.aborted || call.progress.unwanted;
+  const bool waits_at_worker = !given_up && !block.ahead && !call.turn_of_tunnel();
+  const int64_t ready = waits_at_worker ? call.rest() : 0;
+  blocks_.CountReady(block, ready - std::exchange(call.ready_bytes, ready));
+}
+
+// The timer of early bytes starts with their grant. That of other bytes starts with them, and again after progress.
+void Outstanding::SetTimer(Call& call, TimePoint now, bool progress) {
+  const bool times_early = call.charged_bytes <= call.early_charged_bytes;
+  if (call.progress.aborted || !budget_.limited() || call.charged_bytes == 0) {
+    stall_timers_.Stop(call);
+  } else if (progress || !StallTimers::Runs(call) || call.times_early != times_early) {
+    stall_timers_.Start(call, now, budget_.link_bytes());
+  }
+  call.times_early = times_early;
+}
+
+void Outstanding::SetCharge(Call& call, const Charges& charges, TimePoint now, bool progress) {
+  const int64_t more = charges.all - std::exchange(call.charged_bytes, charges.all);
+  const int64_t more_early = charges.early - std::exchange(call.early_charged_bytes, charges.early);
+  const int64_t more_owed = charges.owed - std::exchange(call.owed_bytes, charges.owed);
   budget_.Charge(more, more_early);
   QueuedWorker& worker = *call.worker;
   worker.charged_bytes += more - more_early;
@@ -123,20 +152,33 @@ void Outstanding::Release(Call& call, CallEnd end, TimePoint now) {
   const int64_t charged_bytes = call.charged_bytes;
   EndStall(call);
   call.outstanding_cost = 0;
+  late_bytes_ -= std::exchange(call.late_bytes, 0);
   call.block->remaining_bytes -= std::exchange(call.asked_bytes, 0);
-  SetCharge(call, 0, 0, 0, now, false);
+  call.block->known_bytes -= std::exchange(call.known_bytes, 0);
+  call.block->unsized_calls -= static_cast<int64_t>(std::exchange(call.counts_as_unsized, false));
+  blocks_.CountReady(*call.block, -std::exchange(call.ready_bytes, 0));
+  SetCharge(call, {}, now, false);
   SetOwes(call, false, now);
   if (end == CallEnd::kAborted && charged_bytes > 0) budget_.DrainAborted(now, charged_bytes);
 }
 
-Call* Outstanding::TakeStalled(TimePoint now) {
+void Outstanding::Disclaim(Call& call) {
+  call.block->claimed_bytes -= std::exchange(call.claimed_bytes, 0);
+}
+
+Outstanding::Overdue Outstanding::TakeOverdue(TimePoint now) {
   Call* const call = stall_timers_.FirstStalled(now);
-  if (call == nullptr) return nullptr;
-  call->progress.stalled = true;
-  ++call->worker->stalled_calls;
-  laps_.OnStall(*call->worker, now);
+  if (call == nullptr) return {};
+  const bool stalled = !call->times_early;
+  if (stalled) {
+    call->progress.stalled = true;
+    ++call->worker->stalled_calls;
+    laps_.OnStall(*call->worker, now);
+  } else {
+    call->progress.late = true;
+  }
   Recharge(*call, now, false);
-  return call;
+  return {call, stalled};
 }
 
 }  // namespace sluice

@@ -5,16 +5,16 @@
 namespace sluice {
 
 QueuedWorkers::QueuedWorkers(bool bounded, size_t class_count, BlockQueue& blocks, WorkerLaps& laps,
-                             Outstanding& outstanding, GrantQueue& queue)
+                             Outstanding& outstanding, GrantQueue& queue, const SentCalls& sent)
     : bounded_(bounded),
       class_count_(class_count),
       blocks_(blocks),
       laps_(laps),
       outstanding_(outstanding),
       queue_(queue),
+      sent_(sent),
       unknown_(class_count),
-      handshakes_(class_count),
-      ready_calls_(class_count) {
+      handshakes_(class_count) {
   unknown_.bounded = handshakes_.bounded = false;
 }
 
@@ -33,23 +33,42 @@ const QueuedWorker* QueuedWorkers::Find(uint32_t id) const {
 
 void QueuedWorkers::Forget(uint32_t id) {
   const auto found = workers_.find(id);
-  if (found != workers_.end() && found->second.users == 0) workers_.erase(found);
+  if (found == workers_.end() || found->second.users > 0) return;
+  QueuedWorker& worker = found->second;
+  if (worker.SlowHook::is_linked()) slow_.erase(slow_.iterator_to(worker));
+  if (worker.LargeHeadersHook::is_linked()) large_headers_.erase(large_headers_.iterator_to(worker));
+  workers_.erase(found);
 }
 
 bool QueuedWorkers::LookAt(QueuedWorker& worker, TimePoint now) {
   const bool open = !laps_.IsFull(worker, now);
-  if (open != worker.open) {
-    for (size_t i = 0; i < class_count_; ++i) {
-      ready_calls_[i] += open ? worker.classes[i].ready_calls : -worker.classes[i].ready_calls;
-    }
-    queue_.SetOpen(worker, open);
-  }
-  if (open && worker.held_calls > 0) {
+  queue_.SetOpen(worker, open);
+  if (!open || worker.held_calls > 0) WaitForSharedRoom(worker);
+  if (worker.held_calls > 0 && MayAsk(worker)) {
     for (ClassCalls& calls : worker.classes) {
       if (!calls.held.empty()) LetGo(calls, now);
     }
   }
   return open;
+}
+
+void QueuedWorkers::WaitForSharedRoom(QueuedWorker& worker) {
+  if (!worker.bounded) return;
+  if (!worker.SlowHook::is_linked() && worker.share.slow() && laps_.slow_are_full()) slow_.push_back(worker);
+  if (!worker.LargeHeadersHook::is_linked() && worker.open && !MayAsk(worker)) large_headers_.push_back(worker);
+}
+
+void QueuedWorkers::OpenSharedRoom(TimePoint now) {
+  while (!slow_.empty() && !laps_.slow_are_full()) {
+    QueuedWorker& worker = slow_.front();
+    slow_.pop_front();
+    LookAt(worker, now);
+  }
+  while (!large_headers_.empty() && sent_.HeadersFit(large_headers_.front())) {
+    QueuedWorker& worker = large_headers_.front();
+    LookAt(worker, now);
+    large_headers_.pop_front();
+  }
 }
 
 void QueuedWorkers::LookAtAll(TimePoint now) {
@@ -80,6 +99,7 @@ void QueuedWorkers::Hold(Call& call, TimePoint now) {
   call.worker->Of(call).held.insert(call);
   ++call.worker->held_calls;
   outstanding_.Update(call, now);
+  WaitForSharedRoom(*call.worker);
 }
 
 void QueuedWorkers::LeaveWaiting(Call& call) {
@@ -95,7 +115,7 @@ void QueuedWorkers::LeaveWaiting(Call& call) {
 // left.
 void QueuedWorkers::LetGo(ClassCalls& calls, TimePoint now) {
   Call& call = *calls.held.begin();
-  if (calls.let_go != nullptr && TurnKey()(*calls.let_go) < TurnKey()(call)) return;
+  if (calls.let_go != nullptr && HeldKey()(*calls.let_go) < HeldKey()(call)) return;
   calls.held.erase(calls.held.begin());
   --call.worker->held_calls;
   calls.let_go = &call;
@@ -104,20 +124,16 @@ void QueuedWorkers::LetGo(ClassCalls& calls, TimePoint now) {
 }
 
 void QueuedWorkers::LetGoAgain(QueuedBlock& block, TimePoint now) {
+  if (blocks_.calls(Call::Phase::kHeld) == 0) return;
   for (auto next = block.held.begin(); next != block.held.end();) {
     Call& call = *next++;
     ClassCalls& calls = call.worker->Of(call);
-    if (call.worker->open && &call == &*calls.held.begin()) LetGo(calls, now);
+    if (MayAsk(*call.worker) && &call == &*calls.held.begin()) LetGo(calls, now);
   }
   for (Call& call : block.waiting) {
     ClassCalls& calls = call.worker->Of(call);
-    if (calls.let_go == &call && call.worker->open && !calls.held.empty()) LetGo(calls, now);
+    if (calls.let_go == &call && MayAsk(*call.worker) && !calls.held.empty()) LetGo(calls, now);
   }
-}
-
-void QueuedWorkers::CountReady(Call& call, int64_t more_calls) {
-  call.worker->Of(call).ready_calls += more_calls;
-  if (call.worker->open) ready_calls_[call.block->traffic_class] += more_calls;
 }
 
 }  // namespace sluice

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "sluice/time_point.h"
 
@@ -11,6 +10,7 @@
 #include "lib/scheduling/grant_queue.h"
 #include "lib/scheduling/outstanding.h"
 #include "lib/scheduling/queued_worker.h"
+#include "lib/scheduling/sent_calls.h"
 #include "lib/scheduling/worker_laps.h"
 
 namespace sluice {
@@ -22,7 +22,7 @@ class QueuedWorkers {
  public:
   // `bounded`: workers have a share. Id 0, which represents all unknown workers, has none.
   QueuedWorkers(bool bounded, size_t class_count, BlockQueue& blocks, WorkerLaps& laps, Outstanding& outstanding,
-                GrantQueue& queue);
+                GrantQueue& queue, const SentCalls& sent);
 
   QueuedWorker& Of(uint32_t id);
   QueuedWorker& handshakes() { return handshakes_; }  // all handshakes, of any worker; without a bound
@@ -31,24 +31,33 @@ class QueuedWorkers {
 
   // Updates the worker's share for the time that has passed, and returns whether the worker is open.
   bool LookAt(QueuedWorker& worker, TimePoint now);
+  // Returns whether requests may go to the worker: it is open, and if its headers are large, it has the turn of such
+  // workers, and there is room for them.
+  bool MayAsk(const QueuedWorker& worker) const {
+    if (!worker.open || !worker.bounded || sent_.LargeHeaderBytes(worker) == 0) return worker.open;
+    return (large_headers_.empty() || &large_headers_.front() == &worker) && sent_.HeadersFit(worker);
+  }
   void LookAtAll(TimePoint now);
+  // Looks at the workers that wait for room that they share, in turns, as long as there is some.
+  void OpenSharedRoom(TimePoint now);
   // Gives all workers a share, or takes it. Shares begin again.
   void SetBounded(bool bounded, TimePoint now);
   // Halves the share of a late worker. Returns false if no worker is late. Call it while a call waits for room.
   bool ShrinkLate(TimePoint now);
 
-  void Hold(Call& call, TimePoint now);  // the call must be waiting; it comes back when its worker is open
+  void Hold(Call& call, TimePoint now);  // the call must be waiting; it comes back when its worker may be asked
   // Lets held calls go that come first now, after a change of the rank of the block.
   void LetGoAgain(QueuedBlock& block, TimePoint now);
   void LeaveWaiting(Call& call);  // a call that waits, is held or is parked leaves, or ends unsent
 
-  void CountReady(Call& call, int64_t more_calls);  // like this one, in the phase kReady
-  // Returns the ready responses of the class at open workers. Other ready responses wait for their worker, not for the
-  // link.
-  int64_t ready_calls(size_t traffic_class) const { return ready_calls_[traffic_class]; }
-
  private:
   void LetGo(ClassCalls& calls, TimePoint now);
+  // In the order in which they began to wait.
+  template <class Hook>
+  using Waiting = boost::intrusive::list<QueuedWorker, boost::intrusive::base_hook<Hook>,
+                                         boost::intrusive::constant_time_size<false>>;
+
+  void WaitForSharedRoom(QueuedWorker& worker);
 
   bool bounded_;
   const size_t class_count_;
@@ -56,10 +65,12 @@ class QueuedWorkers {
   WorkerLaps& laps_;
   Outstanding& outstanding_;
   GrantQueue& queue_;
+  const SentCalls& sent_;
   QueuedWorker unknown_;
   QueuedWorker handshakes_;
   absl::node_hash_map<uint32_t, QueuedWorker> workers_;
-  std::vector<int64_t> ready_calls_;  // by class
+  Waiting<SlowHook> slow_;                   // while all slow workers together have too much outstanding
+  Waiting<LargeHeadersHook> large_headers_;  // while there is no room for them
 };
 
 }  // namespace sluice

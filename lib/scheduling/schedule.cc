@@ -107,6 +107,7 @@ absl::Status ScheduleOptions::Validate() const {
   status.Update(CheckAtLeastOne("budget_bytes", budget_bytes));
   status.Update(CheckAtLeastOne("queue_limit", queue_limit));
   status.Update(CheckAtLeastOne("queue_bytes", queue_bytes));
+  status.Update(CheckAtLeastOne("ready_bytes", ready_bytes));
   if (record_overhead_bytes < 0) {
     status.Update(
         absl::InvalidArgumentError(absl::StrCat("record_overhead_bytes: ", record_overhead_bytes, " is below 0")));

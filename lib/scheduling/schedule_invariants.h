@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/breaches.h"
 
 namespace sluice {
@@ -23,6 +22,10 @@ struct ScheduleSums {
   int64_t straggling_calls = 0;
   int64_t silent_calls = 0;
   int64_t blocks = 0;
+  int64_t remaining_bytes = 0;     // cost of the bytes still to come
+  int64_t ready_bytes = 0;         // bytes that are ready at workers and not granted; not cost
+  int64_t large_header_bytes = 0;  // room for large headers in addition to the usual room
+  int64_t silent_header_bytes = 0;
   bool has_turns = false;  // a response waits for a grant
   bool draining = false;   // an aborted call is still charged
   int64_t charged_bytes = 0;
@@ -52,6 +55,11 @@ struct GrantSums {
   SLUICE_HOLDS(breaches, s.listed_sent_calls == s.sent_calls);
   SLUICE_HOLDS(breaches, s.straggling_calls >= 0 && s.straggling_calls <= s.sent_calls);
   SLUICE_HOLDS(breaches, s.silent_calls >= 0 && s.silent_calls <= s.in_flight_calls);
+  SLUICE_HOLDS(breaches, s.large_header_bytes >= 0 && s.silent_header_bytes >= 0);
+  SLUICE_HOLDS(breaches, s.sent_calls + s.silent_calls > 0 || s.large_header_bytes == 0);
+  SLUICE_HOLDS(breaches, s.remaining_bytes >= 0 && s.ready_bytes >= 0);
+  SLUICE_HOLDS(breaches, s.blocks > 0 || s.remaining_bytes == 0);
+  SLUICE_HOLDS(breaches, s.out_calls() > 0 || s.ready_bytes == 0);
   SLUICE_HOLDS(breaches, s.out_calls() > 0 || !s.has_turns);
   SLUICE_HOLDS(breaches, s.out_calls() > 0 || s.draining || s.charged_bytes == 0);
   SLUICE_HOLDS(breaches, s.out_calls() > 0 || s.early_bytes + s.handshake_bytes + s.slow_bytes == 0);
@@ -59,13 +67,6 @@ struct GrantSums {
 
 [[gnu::always_inline]] inline void CheckGrant(const GrantSums& s, Breaches& breaches) {
   SLUICE_HOLDS(breaches, !s.limited || s.alone || s.charged_bytes <= std::max(s.room_bytes, s.charged_before_bytes));
-}
-
-// For debug builds alone: the sum of the work takes a step for each class and rank.
-inline void CheckWork(const ScheduleSums& s, const RankedWork& work, Breaches& breaches) {
-  SLUICE_HOLDS(breaches, work.ungranted_calls == s.sent_calls + s.ready_calls);
-  SLUICE_HOLDS(breaches, work.remaining_bytes >= 0);
-  SLUICE_HOLDS(breaches, s.blocks > 0 || work.remaining_bytes == 0);
 }
 
 }  // namespace sluice

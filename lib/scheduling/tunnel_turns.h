@@ -69,6 +69,7 @@ class TunnelTurns {
   int64_t response_bytes() const { return response_bytes_; }
   // How long the worker took until its last response began; 0 before the first.
   std::chrono::nanoseconds last_thinking() const { return last_thinking_; }
+  bool answered() const { return answered_; }  // a response to the last request has begun
   bool given_up() const { return given_up_; }  // the last request got no response in its turn
   // How often bytes came that no turn had room for.
   int64_t surprises() const { return surprises_; }

@@ -55,7 +55,9 @@ bool WorkerLaps::IsFull(QueuedWorker& worker, TimePoint now) {
   if (!worker.bounded) return false;
   const WorkerShare::Link link = LinkAt(now);
   Look(worker, link, false);
-  return (worker.share.slow() ? worker.charged_bytes : worker.owed_bytes) >= worker.share.Bytes(link);
+  const bool slow = worker.share.slow();
+  if (slow && budget_.slow_are_full()) return true;
+  return (slow ? worker.charged_bytes : worker.owed_bytes) >= worker.share.Bytes(link);
 }
 
 QueuedWorker* WorkerLaps::TakeLate(TimePoint now) {

@@ -35,11 +35,13 @@ class WorkerLaps {
 
   // Updates the worker's share for the time that has passed, and returns whether the worker is full: it has its share
   // outstanding. Bytes of a worker that is not slow count only once the worker owes them, since it may think for a long
-  // time before. All charged bytes of a slow worker count.
+  // time before. All charged bytes of a slow worker count. A slow worker is also full while all slow workers together
+  // have all that does not count in the budget.
   bool IsFull(QueuedWorker& worker, TimePoint now);
   // Halves the share of a worker whose lap takes long, and returns the worker. Returns null if there is none. Call it
   // while a call waits for room.
   QueuedWorker* TakeLate(TimePoint now);
+  bool slow_are_full() const { return budget_.slow_are_full(); }
   TimePoint next_late() const;                      // when TakeLate may return a worker; TimePoint::max() for never
   int64_t late_laps() const { return late_laps_; }  // since the start
   int64_t ShareBytes(const QueuedWorker& worker) const {

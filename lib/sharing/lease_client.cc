@@ -74,6 +74,10 @@ absl::Status CheckLease(const v1::LinkLease& lease, size_t classes, TimePoint no
   return status;
 }
 
+bool Drained(const LinkDemand& reported, const LinkDemand& now) {
+  return reported.in_flight_bytes > now.limit_bytes && now.in_flight_bytes <= now.limit_bytes;
+}
+
 }  // namespace
 
 bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block) {
@@ -83,9 +87,9 @@ bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block) 
   };
   const bool classes_turned =
       !std::equal(reported.classes.begin(), reported.classes.end(), now.classes.begin(), now.classes.end(), same);
-  const bool drained = reported.in_flight_bytes > now.limit_bytes && now.in_flight_bytes <= now.limit_bytes;
   const bool lacks = now.need_bytes > now.limit_bytes && now.need_bytes != reported.need_bytes;
-  return turned || classes_turned || drained || lacks || (by_block && reported.oldest_block != now.oldest_block);
+  return turned || classes_turned || Drained(reported, now) || lacks ||
+         (by_block && reported.oldest_block != now.oldest_block);
 }
 
 absl::Status LeaseClient::Validate(const std::string& socket, const std::string& application, double weight) {
@@ -110,9 +114,12 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
 
   void OnDemand(const LinkDemand& demand) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (poked_ || (reported_.has_value() && !IsUrgent(*reported_, demand, by_block_))) return;
-    poked_ = true;
-    boost::asio::post(context_, [self = shared_from_this()] { self->OnPoke(); });
+    if (reported_.has_value() && !IsUrgent(*reported_, demand, by_block_)) return;
+    // Other processes wait for returned bytes.
+    const Poke poke = reported_.has_value() && Drained(*reported_, demand) ? Poke::kAtOnce : Poke::kAfterPause;
+    if (poke <= poke_) return;
+    poke_ = poke;
+    boost::asio::post(context_, [self = shared_from_this(), poke] { self->OnPoke(poke); });
   }
 
   bool leased() const { return leased_; }
@@ -143,6 +150,8 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   }
 
  private:
+  enum class Poke { kNone, kAfterPause, kAtOnce };
+
   static TimePoint Now() { return std::chrono::steady_clock::now(); }
 
   // Returns whether this thread has not run for long, for example because the process was stopped. Its last lease may
@@ -158,8 +167,9 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     return HoldsSafeShare(now) ? std::min(next, renew_at()) : next;
   }
 
-  void OnPoke() {
-    report_at_ = std::min(report_at_, std::max(Now(), reported_at_ + kMinPeriod));
+  void OnPoke(Poke poke) {
+    const nanoseconds pause = poke == Poke::kAtOnce ? kMinPeriod : std::max(kMinPeriod, report_pause_);
+    report_at_ = std::min(report_at_, std::max(Now(), reported_at_ + pause));
     Tick();
   }
 
@@ -238,6 +248,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     const TimePoint until = TimePoint(nanoseconds(lease.report_sent_ns())) + nanoseconds(lease.valid_ns());
     const int64_t before_bytes = std::exchange(lease_bytes_, std::min(lease.bytes(), lease.link_bytes()));
     lease_time_ = nanoseconds(lease.valid_ns());
+    report_pause_ = std::clamp(nanoseconds(lease.report_pause_ns()), nanoseconds(0), lease_time_ / kReportsPerLease);
     acknowledged_ = lease.id();
     link_bytes_ = lease.link_bytes();
     safe_bytes_ = std::clamp<int64_t>(lease.safe_bytes(), 1, link_bytes_);
@@ -318,7 +329,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     if (HoldsSafeShare(now)) HoldSafeShare(now);
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      poked_ = false;
+      poke_ = Poke::kNone;
       reported_.reset();  // later changes may be missing in this report
     }
     const LinkDemand demand = options_.demand();
@@ -328,11 +339,11 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     const bool busy = demand.demand_bytes > 0 || demand.in_flight_bytes > 0;
     reported_at_ = now;
     nanoseconds period = lease_time_ / kReportsPerLease;
-    if (busy || !sent) period = std::min(period, kBusyPeriod);
+    if (busy || !sent) period = std::min(period, std::max(kBusyPeriod, report_pause_));
     if (HoldsSafeShare(now)) period = std::min(period, kSafeTime / kReportsPerLease);
     report_at_ = now + period;
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (sent && !poked_) reported_ = demand;
+    if (sent && poke_ == Poke::kNone) reported_ = demand;
   }
 
   void Fill(const LinkDemand& demand, TimePoint now, v1::LinkReport& report) const {
@@ -379,6 +390,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   int64_t lease_bytes_ = 0;
   uint64_t acknowledged_ = 0;
   nanoseconds lease_time_ = kTypicalLeaseTime;
+  nanoseconds report_pause_{0};
   std::atomic<bool> leased_ = false;
   bool was_leased_ = false;
   bool fell_back_ = false;
@@ -392,7 +404,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   TimePoint fall_back_at_ = TimePoint::max();
 
   std::mutex mutex_;
-  bool poked_ = false;                  // guarded by mutex_
+  Poke poke_ = Poke::kNone;             // guarded by mutex_
   bool by_block_ = false;               // guarded by mutex_
   std::optional<LinkDemand> reported_;  // guarded by mutex_
 };

@@ -1,8 +1,10 @@
 #include "lib/sharing/lease_server.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <future>
 #include <map>
@@ -15,6 +17,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fcntl.h>
+#include <google/protobuf/arena.h>
 #include <unistd.h>
 
 #include "sluice/v1/link_sharing.pb.h"
@@ -32,7 +35,6 @@ using boost::asio::posix::stream_descriptor;
 
 constexpr size_t kMaxConnections = 256;
 constexpr std::chrono::milliseconds kAcceptRetryDelay{100};
-constexpr int kMaxPackets = 16;  // handled from one process in a row
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -183,22 +185,19 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   void OnReadable(LinkDivider::ClientId id) {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto found = connections_.find(id);
-    for (int packets = 0; found != connections_.end(); found = connections_.find(id), ++packets) {
-      Connection& connection = *found->second;
-      // Yield after this many packets, because other processes may have sent packets, too.
-      if (packets == kMaxPackets) return Read(id, connection);
-      v1::ToLinkDaemon message;
-      const absl::StatusOr<bool> received = ReceivePacket(connection.socket.native_handle(), message);
-      if (absl::IsInvalidArgument(received.status())) {
-        Refuse(id, SharingRefusal::kProtocol, std::string(received.status().message()));
-      } else if (!received.ok()) {
-        Remove(id);
-      } else if (!*received) {
-        return Read(id, connection);
-      } else {
-        OnMessage(id, connection, message);
-      }
+    if (found == connections_.end()) return;
+    // The message has its memory here: to allocate each of its classes takes longer.
+    alignas(std::max_align_t) std::array<char, 4096> memory;
+    google::protobuf::Arena arena(memory.data(), memory.size());
+    auto& message = *google::protobuf::Arena::CreateMessage<v1::ToLinkDaemon>(&arena);
+    const absl::StatusOr<bool> received = ReceivePacket(found->second->socket.native_handle(), message);
+    if (absl::IsInvalidArgument(received.status())) {
+      return Refuse(id, SharingRefusal::kProtocol, std::string(received.status().message()));
     }
+    if (!received.ok()) return Remove(id);
+    if (*received) OnMessage(id, *found->second, message);
+    found = connections_.find(id);
+    if (found != connections_.end()) Read(id, *found->second);  // it was not refused
   }
 
   void OnMessage(LinkDivider::ClientId id, Connection& connection,
@@ -248,6 +247,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     connection.report_sent_ns = report.sent_ns();
     std::vector<ShareLease> leases;
     shares_.Report(Now(), id, sane, leases);
+    Count(id, connection);
     Deliver(leases);
   }
 
@@ -274,14 +274,18 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   // A process that does not read misses its lease and receives it again at the next renewal. Until then it uses the
   // previous lease, which LinkDivider still counts.
   void Deliver(const std::vector<ShareLease>& leases) {  // with mutex_ held
+    v1::FromLinkDaemon message;                          // keeps its memory from lease to lease
     for (const ShareLease& lease : leases) {
       const auto found = connections_.find(lease.client);
       if (found == connections_.end()) continue;
-      v1::FromLinkDaemon message;
+      Count(lease.client, *found->second);
       Fill(lease, found->second->report_sent_ns, *message.mutable_lease());
       SendPacket(found->second->socket.native_handle(), message).IgnoreError();
     }
-    Count();
+    // An event of one process may end the leases of others.
+    if (std::exchange(expirations_, shares_.expirations()) != shares_.expirations()) {
+      for (const auto& [id, connection] : connections_) Count(id, *connection);
+    }
     ReportBreaches();
     if (const TimePoint next = shares_.NextTimer(); next < armed_for_) Arm(next);
   }
@@ -300,30 +304,28 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     message.set_report_sent_ns(report_sent_ns);
     message.set_link_bytes(shares_.options().budget_bytes);
     message.set_safe_bytes(lease.safe_bytes);
-    for (const double weight : lease.class_weights) message.add_class_weights(weight);
+    message.mutable_class_weights()->Assign(lease.class_weights.begin(), lease.class_weights.end());
+    message.set_report_pause_ns(shares_.ReportPause().count());
     message.set_by_block(shares_.options().mode == SharingMode::kFifo);
   }
 
-  // Check all processes, because an event of one process may end the lease of another.
-  void Count() {  // with mutex_ held
-    for (auto& [id, connection] : connections_) {
-      if (connection->application.empty()) continue;
-      const LinkDivider::ClientState state = shares_.State(id);
-      const LinkDivider::ClientState before = std::exchange(connection->state, state);
-      const auto count = [](prometheus::Counter* counter, int64_t more) {
-        if (more > 0) counter->Increment(static_cast<double>(more));
-      };
-      count(connection->counters.lease_changes, state.lease_changes - before.lease_changes);
-      count(connection->counters.expirations, state.expirations - before.expirations);
-      count(connection->counters.received_bytes, state.report.received_bytes - before.report.received_bytes);
-      const auto& classes = connection->counters.class_received_bytes;
-      for (size_t i = 0; i < std::min({classes.size(), state.report.classes.size(), before.report.classes.size()});
-           ++i) {
-        count(classes[i], state.report.classes[i].received_bytes - before.report.classes[i].received_bytes);
-      }
-      if (state.expirations > before.expirations) Announce(SharingEvent::Kind::kExpired, *connection);
-      if (before.expired && !state.expired) Announce(SharingEvent::Kind::kReturned, *connection);
+  void Count(LinkDivider::ClientId id, Connection& connection) {  // with mutex_ held
+    if (connection.application.empty()) return;
+    LinkDivider::ClientState state = shares_.State(id);
+    const LinkDivider::ClientState& before = connection.state;
+    const auto count = [](prometheus::Counter* counter, int64_t more) {
+      if (more > 0) counter->Increment(static_cast<double>(more));
+    };
+    count(connection.counters.lease_changes, state.lease_changes - before.lease_changes);
+    count(connection.counters.expirations, state.expirations - before.expirations);
+    count(connection.counters.received_bytes, state.report.received_bytes - before.report.received_bytes);
+    const auto& classes = connection.counters.class_received_bytes;
+    for (size_t i = 0; i < std::min({classes.size(), state.report.classes.size(), before.report.classes.size()}); ++i) {
+      count(classes[i], state.report.classes[i].received_bytes - before.report.classes[i].received_bytes);
     }
+    if (state.expirations > before.expirations) Announce(SharingEvent::Kind::kExpired, connection);
+    if (before.expired && !state.expired) Announce(SharingEvent::Kind::kReturned, connection);
+    connection.state = std::move(state);
   }
 
   // A timer that fires too early does nothing and is armed again for the next event. Reports therefore seldom move it.
@@ -366,6 +368,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   LinkDivider::ClientId last_id_ = 0;                                         // guarded by mutex_
   std::map<LinkDivider::ClientId, std::unique_ptr<Connection>> connections_;  // guarded by mutex_
   TimePoint armed_for_ = TimePoint::max();                                    // guarded by mutex_
+  int64_t expirations_ = 0;                                                   // guarded by mutex_; counted
 };
 
 std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {

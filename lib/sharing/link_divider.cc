@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/scheduling/saturating_add.h"
@@ -22,20 +23,6 @@ void CompleteClasses(SharingClient& client) {
   classes.resize(client.class_names.size());
   const auto demands = [](const ClassReport& report) { return report.demand_bytes > 0; };
   if (std::none_of(classes.begin(), classes.end(), demands)) classes[0].demand_bytes = client.report.demand_bytes;
-}
-
-// Sets the weights of the client's classes in its own schedule. Their sum is that of the client's own weights: the
-// schedule adds bytes by weight, and a larger scale would change how far its classes are ahead of each other.
-void SetClassWeights(SharingClient& client, const std::vector<ClassPart>& parts) {
-  if (parts.size() == 1) return;
-  double own = 0;
-  double sum = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    client.class_weights.push_back(static_cast<double>(std::max<int64_t>(parts[i].fair_bytes, 1)));
-    own += client.report.classes[i].weight;
-    sum += client.class_weights.back();
-  }
-  for (double& weight : client.class_weights) weight *= own / sum;
 }
 
 // A change that is worth a message.
@@ -58,6 +45,7 @@ absl::Status LinkDivider::Validate(const Options& options) {
   status.Update(check("lease_time (ns)", options.lease_time.count(), 1));
   status.Update(check("drain_time (ns)", options.drain_time.count(), 0));
   status.Update(check("start_grace (ns)", options.start_grace.count(), 0));
+  status.Update(check("division_pause (ns)", options.division_pause.count(), 0));
   return status;
 }
 
@@ -65,7 +53,7 @@ LinkDivider::LinkDivider(const Options& options, TimePoint now)
     : options_(options),
       started_at_(now),
       now_(now),
-      turns_(clients_, options.mode, options.budget_bytes, options.drain_time) {}
+      turns_(all_, options.mode, options.budget_bytes, options.drain_time) {}
 
 int64_t LinkDivider::draining_bytes() const {
   int64_t bytes = 0;
@@ -75,7 +63,7 @@ int64_t LinkDivider::draining_bytes() const {
 
 int64_t LinkDivider::entitled_bytes() const {
   int64_t bytes = draining_bytes();
-  for (const auto& [id, client] : clients_) bytes += client.EntitledBytes();
+  for (const Client* client : all_) bytes += client->EntitledBytes();
   return bytes;
 }
 
@@ -97,27 +85,38 @@ void LinkDivider::Join(TimePoint now, ClientId client, double weight, const std:
   joined.weight = joined.share_weight = weight;
   joined.class_names = classes;
   if (classes.empty()) joined.class_names = {std::string(kDefaultClass)};
-  IndexClasses();
+  joined.claim.weight = weight;
+  for (const std::string& name : joined.class_names) joined.claim.classes.push_back({class_names_.Take(name)});
+  all_.clear();
+  for (auto& [id, each] : clients_) all_.push_back(&each);
 }
 
-void LinkDivider::IndexClasses() {
-  std::map<std::string, size_t> indices;
-  for (auto& [id, client] : clients_) {
-    client.class_indices.clear();
-    for (const std::string& name : client.class_names) {
-      client.class_indices.push_back(indices.emplace(name, indices.size()).first->second);
-    }
+// Takes the reported classes of a hungry client into the division by class.
+void LinkDivider::Claim(Client& client) {
+  Unclaim(client);
+  if (!client.hungry()) return;
+  for (size_t i = 0; i < client.claim.classes.size(); ++i) {
+    client.claim.classes[i].weight = client.report.classes[i].weight;
+    client.claim.classes[i].demand_bytes = client.report.classes[i].demand_bytes;
   }
+  classes_.Add(client.claim);
+  client.claims = true;
+}
+
+void LinkDivider::Unclaim(Client& client) {
+  if (std::exchange(client.claims, false)) classes_.Remove(client.claim);
 }
 
 void LinkDivider::Leave(TimePoint now, ClientId client, std::vector<ShareLease>& leases) {
   Enter(now);
   if (const auto found = clients_.find(client); found != clients_.end()) {
     Drain(found->second);
+    Unclaim(found->second);
+    for (const std::string& name : found->second.class_names) class_names_.Drop(name);
+    all_.erase(std::find(all_.begin(), all_.end(), &found->second));
     clients_.erase(found);
-    IndexClasses();
   }
-  Divide(leases);
+  DivideSoon(leases);
 }
 
 void LinkDivider::Report(TimePoint now, ClientId client, const ShareReport& report, std::vector<ShareLease>& leases) {
@@ -131,11 +130,12 @@ void LinkDivider::Report(TimePoint now, ClientId client, const ShareReport& repo
   CompleteClasses(from);
   if (report.need_bytes > 0) from.last_need_bytes = report.need_bytes;
   from.asked_at = now_ - report.oldest_block_age;
-  from.alive = true;
+  from.alive = from.reported = true;
   from.expires_at = SaturatingAdd(now_, options_.lease_time);
-  Divide(leases);
-  if (InGrace()) return;
-  if (from.lease.sent() && now_ - from.lease.sent_at() < options_.lease_time / kProlongShare) return;
+  Claim(from);
+  DivideSoon(leases);
+  // A client without a lease gets one with the division.
+  if (InGrace() || !from.lease.sent() || now_ - from.lease.sent_at() < options_.lease_time / kProlongShare) return;
   leases.push_back(Send(from));
 }
 
@@ -143,28 +143,32 @@ void LinkDivider::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Sha
   Enter(now);
   options_.budget_bytes = budget_bytes;
   turns_.SetBudget(budget_bytes);
-  Divide(leases);
+  DivideSoon(leases);
 }
 
 void LinkDivider::OnTimer(TimePoint now, std::vector<ShareLease>& leases) {
   Enter(now);
-  Divide(leases);
+  DivideSoon(leases);
 }
 
 TimePoint LinkDivider::NextTimer() const {
   TimePoint next = draining_.empty() ? TimePoint::max() : draining_.front().until;
   if (InGrace()) next = std::min(next, started_at_ + options_.start_grace);
-  for (const auto& [id, client] : clients_) {
-    if (client.alive) next = std::min(next, client.expires_at);
-  }
-  return std::min(next, turns_.NextStall());
+  if (awaits_division_) next = std::min(next, MayDivideAt());
+  return std::min(next, wakes_at_);
 }
 
 void LinkDivider::Enter(TimePoint now) {
   now_ = std::max(now_, now);
-  while (!draining_.empty() && draining_.front().until <= now_) draining_.pop_front();
-  for (auto& [id, client] : clients_) {
-    if (client.alive && client.expires_at <= now_) Expire(client);
+  while (!draining_.empty() && draining_.front().until <= now_) {
+    draining_.pop_front();
+    awaits_division_ = true;
+  }
+  if (now_ < wakes_at_) return;
+  wakes_at_ = TimePoint::max();
+  awaits_division_ = true;
+  for (Client* client : all_) {
+    if (client->alive && client->expires_at <= now_) Expire(*client);
   }
 }
 
@@ -174,9 +178,11 @@ void LinkDivider::Expire(Client& client) {
   client.alive = false;
   client.report.limit_bytes = client.report.demand_bytes = client.report.in_flight_bytes = 0;
   for (ClassReport& of : client.report.classes) of.demand_bytes = 0;
+  Unclaim(client);
   client.lease.Expire();
   client.in_turn = client.waits = false;
   ++client.expirations;
+  ++expirations_;
 }
 
 void LinkDivider::Drain(const Client& client) {
@@ -184,109 +190,121 @@ void LinkDivider::Drain(const Client& client) {
   if (bytes > 0) draining_.push_back({SaturatingAdd(now_, options_.drain_time), bytes});
 }
 
+TimePoint LinkDivider::MayDivideAt() const {
+  if (divided_at_ == TimePoint::min()) return now_;
+  const auto clients = std::ssize(all_);
+  const bool many = clients > 0 && options_.division_pause >= kMaxDivisionPause / clients;
+  return divided_at_ + (many ? kMaxDivisionPause : clients * options_.division_pause);
+}
+
+void LinkDivider::DivideSoon(std::vector<ShareLease>& leases) {
+  awaits_division_ = true;
+  if (now_ >= MayDivideAt()) Divide(leases);
+}
+
 void LinkDivider::Divide(std::vector<ShareLease>& leases) {
-  if (InGrace()) return;
-  SetShares();
-  const std::vector<Client*> served = turns_.Serve(now_);
-  SetTargets(served);
-  Shrink(served);
-  Grow(served);
-  SetSafeShares();
-  for (auto& [id, client] : clients_) {
-    const bool news = !client.lease.sent() || WeightsChanged(client);
-    if (client.lease.changed() || (client.alive && news)) leases.push_back(Send(client));
+  divided_at_ = now_;
+  awaits_division_ = false;
+  if (!InGrace()) {
+    SetShares();
+    const std::vector<Client*> served = turns_.Serve(now_);
+    SetTargets(served);
+    Shrink(served);
+    Grow(served);
+    SetSafeShares();
+  }
+  wakes_at_ = turns_.NextStall();
+  for (Client* client : all_) {
+    if (client->alive) wakes_at_ = std::min(wakes_at_, client->expires_at);
+    if (InGrace()) continue;
+    const bool news = !client->lease.sent() || client->weights_changed;
+    if (client->lease.changed() || (client->alive && news)) leases.push_back(Send(*client));
   }
 }
 
 ShareLease LinkDivider::Send(Client& client) const {
   client.sent_class_weights = client.class_weights;
+  client.weights_changed = false;
   ShareLease lease = client.lease.Send(now_, client.id);
   lease.class_weights = client.class_weights;
   return lease;
 }
 
-// Returns the parts of hungry clients.
-std::vector<std::vector<ClassPart>> LinkDivider::PartsOf(const std::vector<Client*>& clients, bool boosted) const {
-  std::vector<ClientClaim> claims;
-  for (const Client* client : clients) {
-    ClientClaim& claim = claims.emplace_back(ClientClaim{.weight = client->weight});
-    if (boosted) claim.boost = turns_.Boost(*client);
-    for (size_t i = 0; i < client->class_indices.size(); ++i) {
-      const ClassReport& report = client->report.classes[i];
-      claim.classes.push_back({client->class_indices[i], report.weight, report.demand_bytes});
-    }
-  }
-  return DivideByClass(options_.budget_bytes, claims);
-}
-
-// Returns whether hungry clients have traffic in several classes. Otherwise only the weights of the clients count.
-bool LinkDivider::SharesByClass() const {
-  if (options_.mode == SharingMode::kFifo) return false;
-  std::optional<size_t> first;
-  for (const auto& [id, client] : clients_) {
-    for (size_t i = 0; client.hungry() && i < client.class_indices.size(); ++i) {
-      if (client.report.classes[i].demand_bytes == 0) continue;
-      if (first.value_or(client.class_indices[i]) != client.class_indices[i]) return true;
-      first = client.class_indices[i];
-    }
-  }
-  return false;
-}
-
-// A client with traffic in one class counts by its weight, like a client without classes. If it has traffic in several
-// classes, a class with a small demand counts by its demand: the others of the client must not use its part.
+// If hungry clients have traffic in several classes, they share by class. Otherwise only the weights of the clients
+// count.
 void LinkDivider::SetShareWeights() {
-  std::vector<Client*> hungry;
+  const bool all = classes_.Divide(options_.budget_bytes);
+  const bool by_class = options_.mode == SharingMode::kWeighted && classes_.busy_classes() > 1;
   double weights = 0;
-  for (auto& [id, client] : clients_) {
-    client.share_weight = client.weight;
-    client.class_weights.clear();
-    if (!client.hungry()) continue;
-    hungry.push_back(&client);
-    weights += client.weight;
-  }
-  if (!SharesByClass()) return;
-  const std::vector<std::vector<ClassPart>> parts = PartsOf(hungry, false);
   double sum = 0;
-  for (size_t i = 0; i < hungry.size(); ++i) {
-    Client& client = *hungry[i];
-    int64_t bytes = 0;
-    int64_t only_bytes = 0;
-    int busy_classes = 0;
-    for (const ClassPart& part : parts[i]) {
-      bytes += part.bytes;
-      if (part.bytes == 0) continue;
-      ++busy_classes;
-      only_bytes = part.EntitledBytes();
+  for (Client* client : all_) {
+    const bool reported = std::exchange(client->reported, false);
+    client->share_weight = client->weight;
+    if (by_class && client->hungry()) {
+      if (all || reported) SetClassShare(*client);
+      weights += client->weight;
+      sum += static_cast<double>(client->class_bytes);
+    } else {
+      client->class_weights.clear();
+      client->weights_changed = !client->sent_class_weights.empty();
     }
-    if (busy_classes == 1) bytes = only_bytes;
-    SetClassWeights(client, parts[i]);
-    client.share_weight = static_cast<double>(std::max<int64_t>(bytes, 1));
-    sum += client.share_weight;
   }
-  for (Client* client : hungry) client->share_weight *= weights / sum;
+  if (!by_class) return;
+  for (Client* client : all_) {
+    if (client->hungry()) client->share_weight = static_cast<double>(client->class_bytes) * weights / sum;
+  }
+}
+
+// Sets what the client has of the classes, and the weights of its classes in its own schedule. A client with traffic in
+// one class counts by its weight, like a client without classes. If it has traffic in several classes, a class with a
+// small demand counts by its demand: the others of the client must not use its part. The sum of the weights is that of
+// the client's own: the schedule adds bytes by weight, and a larger scale would change how far its classes are ahead of
+// each other.
+void LinkDivider::SetClassShare(Client& client) {
+  client.class_weights.clear();
+  int64_t bytes = 0;
+  int64_t only_bytes = 0;
+  int busy_classes = 0;
+  double own = 0;
+  double sum = 0;
+  for (const ClassClaim& claim : client.claim.classes) {
+    const ClassPart part = classes_.PartOf(client.claim, claim);
+    client.class_weights.push_back(static_cast<double>(std::max<int64_t>(part.fair_bytes, 1)));
+    own += claim.weight;
+    sum += client.class_weights.back();
+    bytes += part.bytes;
+    if (part.bytes == 0) continue;
+    ++busy_classes;
+    only_bytes = part.EntitledBytes();
+  }
+  client.class_bytes = std::max<int64_t>(busy_classes == 1 ? only_bytes : bytes, 1);
+  for (double& weight : client.class_weights) weight *= own / sum;
+  if (client.class_weights.size() == 1) client.class_weights.clear();
+  client.weights_changed = WeightsChanged(client);
 }
 
 void LinkDivider::SetShares() {
   SetShareWeights();
   double weights = 0;
-  for (const auto& [id, client] : clients_) weights += client.hungry() ? client.share_weight : 0;
-  for (auto& [id, client] : clients_) {
-    const double all = client.hungry() ? weights : weights + client.share_weight;
-    const double part = options_.mode == SharingMode::kFifo ? 1 : client.share_weight / all;
-    client.share_bytes = static_cast<int64_t>(part * static_cast<double>(options_.budget_bytes));
+  for (const Client* client : all_) weights += client->hungry() ? client->share_weight : 0;
+  for (Client* client : all_) {
+    const double all = client->hungry() ? weights : weights + client->share_weight;
+    const double part = options_.mode == SharingMode::kFifo ? 1 : client->share_weight / all;
+    client->share_bytes = static_cast<int64_t>(part * static_cast<double>(options_.budget_bytes));
   }
 }
 
 // Sets the targets of served clients first. Idle clients keep their leases, so that a client that pauses need not
 // request again.
 void LinkDivider::SetTargets(const std::vector<Client*>& served) {
-  for (auto& [id, client] : clients_) client.target_bytes = 0;
-  const std::vector<double> weights = TargetWeights(served);
+  for (Client* client : all_) client->target_bytes = 0;
   std::vector<ShareClaim> claims;
-  for (size_t i = 0; i < served.size(); ++i) {
-    const int64_t wanted = std::min(served[i]->report.demand_bytes, options_.budget_bytes);
-    claims.push_back({weights[i], served[i]->floor_bytes, std::max(wanted, served[i]->floor_bytes)});
+  claims.reserve(served.size());
+  for (const Client* client : served) {
+    const int64_t wanted = std::min(client->report.demand_bytes, options_.budget_bytes);
+    claims.push_back({.weight = client->share_weight * turns_.Boost(*client),
+                      .floor_bytes = client->floor_bytes,
+                      .cap_bytes = std::max(wanted, client->floor_bytes)});
   }
   const std::vector<int64_t> shares = DivideByWeight(options_.budget_bytes, claims);
   int64_t left_bytes = options_.budget_bytes;
@@ -294,10 +312,10 @@ void LinkDivider::SetTargets(const std::vector<Client*>& served) {
 
   std::vector<Client*> idle;
   int64_t held_bytes = 0;
-  for (auto& [id, client] : clients_) {
-    if (!client.alive || client.hungry()) continue;
-    idle.push_back(&client);
-    held_bytes += client.lease.bytes();
+  for (Client* client : all_) {
+    if (!client->alive || client->hungry()) continue;
+    idle.push_back(client);
+    held_bytes += client->lease.bytes();
   }
   const double kept = held_bytes > left_bytes ? static_cast<double>(left_bytes) / static_cast<double>(held_bytes) : 1;
   for (Client* client : idle) {
@@ -316,20 +334,6 @@ void LinkDivider::SetTargets(const std::vector<Client*>& served) {
   }
 }
 
-std::vector<double> LinkDivider::TargetWeights(const std::vector<Client*>& served) const {
-  std::vector<double> weights;
-  if (!SharesByClass()) {
-    for (const Client* client : served) weights.push_back(client->weight * turns_.Boost(*client));
-    return weights;
-  }
-  for (const std::vector<ClassPart>& parts : PartsOf(served, true)) {
-    int64_t bytes = 0;
-    for (const ClassPart& part : parts) bytes += part.bytes;
-    weights.push_back(static_cast<double>(std::max<int64_t>(bytes, 1)));
-  }
-  return weights;
-}
-
 bool LinkDivider::WorthTelling(int64_t before_bytes, int64_t bytes) const {
   // A lease of 0 or of the whole budget has a special meaning: a client with the whole budget may exceed it.
   if (before_bytes == 0 || bytes == 0 || bytes == options_.budget_bytes) return before_bytes != bytes;
@@ -340,10 +344,10 @@ bool LinkDivider::WorthTelling(int64_t before_bytes, int64_t bytes) const {
 void LinkDivider::Shrink(const std::vector<Client*>& served) {
   const bool wanted =
       std::any_of(served.begin(), served.end(), [](const Client* c) { return c->lease.bytes() < c->floor_bytes; });
-  for (auto& [id, client] : clients_) {
-    if (client.target_bytes >= client.lease.bytes()) continue;
-    if (wanted || WorthTelling(client.lease.bytes(), client.target_bytes)) {
-      client.lease.SetBytes(client.target_bytes);
+  for (Client* client : all_) {
+    if (client->target_bytes >= client->lease.bytes()) continue;
+    if (wanted || WorthTelling(client->lease.bytes(), client->target_bytes)) {
+      client->lease.SetBytes(client->target_bytes);
     }
   }
 }
@@ -354,8 +358,8 @@ void LinkDivider::Grow(const std::vector<Client*>& served) {
   int64_t free_bytes = options_.budget_bytes - entitled_bytes();
   bool grown = false;
   for (Client* client : served) grown |= GrowOne(*client, free_bytes);
-  for (auto& [id, client] : clients_) {
-    if (client.alive && !client.hungry()) grown |= GrowOne(client, free_bytes);
+  for (Client* client : all_) {
+    if (client->alive && !client->hungry()) grown |= GrowOne(*client, free_bytes);
   }
   SLUICE_HOLDS(breaches_, !grown || entitled_bytes() <= options_.budget_bytes);
 }
@@ -382,21 +386,21 @@ bool LinkDivider::GrowOne(Client& client, int64_t& free_bytes) {
 void LinkDivider::SetSafeShares() {
   double weights = 0;
   int64_t entitled_bytes = 0;
-  for (const auto& [id, client] : clients_) {
-    weights += client.alive ? client.weight : 0;
-    entitled_bytes += client.lease.MostSafeBytes();
+  for (const Client* client : all_) {
+    weights += client->alive ? client->weight : 0;
+    entitled_bytes += client->lease.MostSafeBytes();
   }
-  for (auto& [id, client] : clients_) {
-    if (!client.alive) continue;
-    const auto fair = static_cast<int64_t>(static_cast<double>(options_.budget_bytes) * client.weight / weights);
-    const int64_t own_bytes = client.lease.MostSafeBytes();
+  for (Client* client : all_) {
+    if (!client->alive) continue;
+    const auto fair = static_cast<int64_t>(static_cast<double>(options_.budget_bytes) * client->weight / weights);
+    const int64_t own_bytes = client->lease.MostSafeBytes();
     const int64_t free_bytes = std::max<int64_t>(options_.budget_bytes - entitled_bytes, 0);
     const int64_t bytes = std::min(fair, own_bytes + free_bytes);
-    if (bytes == client.lease.safe_bytes() ||
-        (bytes > client.lease.safe_bytes() && !WorthTelling(client.lease.safe_bytes(), bytes)))
+    if (bytes == client->lease.safe_bytes() ||
+        (bytes > client->lease.safe_bytes() && !WorthTelling(client->lease.safe_bytes(), bytes)))
       continue;
-    client.lease.SetSafeBytes(bytes);
-    entitled_bytes += client.lease.MostSafeBytes() - own_bytes;
+    client->lease.SetSafeBytes(bytes);
+    entitled_bytes += client->lease.MostSafeBytes() - own_bytes;
   }
 }
 

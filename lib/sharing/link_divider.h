@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "lib/scheduling/breaches.h"
 #include "lib/sharing/class_division.h"
+#include "lib/sharing/class_names.h"
 #include "lib/sharing/client_lease.h"
 #include "lib/sharing/link_turns.h"
 #include "lib/sharing/sharing_client.h"
@@ -30,10 +31,14 @@ namespace sluice {
 // costs do not all fit the budget, clients take turns. Clients share by their classes of traffic (DivideByClass), and a
 // lease has the weights of the client's classes in its own schedule. Received bytes are counted against weights and
 // correct the shares, since leases are quantised by the size of grants. See docs/internals/sharing.md.
+//
+// A report takes time in proportion to the classes of its client. A division takes time in proportion to all clients,
+// so events that come close together share one.
 class LinkDivider {
  public:
   using ClientId = uint64_t;  // chosen by the owner, never reused
   static constexpr std::string_view kDefaultClass = "default";
+  static constexpr std::chrono::nanoseconds kMaxDivisionPause = std::chrono::milliseconds(2);
 
   struct Options {
     int64_t budget_bytes = 0;  // at least 1
@@ -42,6 +47,9 @@ class LinkDivider {
     std::chrono::nanoseconds lease_time = std::chrono::milliseconds(250);   // above 0
     std::chrono::nanoseconds drain_time = std::chrono::milliseconds(5);     // at least 0
     std::chrono::nanoseconds start_grace = std::chrono::milliseconds(300);  // at least 0
+    // Between two divisions, for each client, and at most kMaxDivisionPause for all. A division may send a lease to
+    // each client, which takes some microseconds. At least 0.
+    std::chrono::nanoseconds division_pause = std::chrono::microseconds(16);
   };
   static absl::Status Validate(
       const Options& options);  // InvalidArgument that names the field, its value and its bound
@@ -52,21 +60,25 @@ class LinkDivider {
   LinkDivider(const LinkDivider&) = delete;
   LinkDivider& operator=(const LinkDivider&) = delete;
 
-  // Events append the resulting leases. Unknown clients are ignored. A `now` before the last event's time counts as
-  // that time.
-  // The client gets a lease when it reports. Clients share the classes that they have by the same name. The reports of
-  // a client without classes have none; its traffic is in the class kDefaultClass.
+  // Events append the resulting leases, or OnTimer does after the pause. Unknown clients are ignored. A `now` before
+  // the last event's time counts as that time. The client gets a lease when it reports. Clients share the classes that
+  // they have by the same name. The reports of a client without classes have none; its traffic is in the class
+  // kDefaultClass.
   void Join(TimePoint now, ClientId client, double weight, const std::vector<std::string>& classes = {});
   void Leave(TimePoint now, ClientId client, std::vector<ShareLease>& leases);
   void Report(TimePoint now, ClientId client, const ShareReport& report, std::vector<ShareLease>& leases);
   void SetBudget(TimePoint now, int64_t budget_bytes, std::vector<ShareLease>& leases);  // at least 1
   void OnTimer(TimePoint now, std::vector<ShareLease>& leases);
-  TimePoint NextTimer() const;  // TimePoint::max() if there is nothing to wait for
+  // The least time between two reports of a client. A report takes some microseconds, so many clients report less
+  // often.
+  std::chrono::nanoseconds ReportPause() const { return all_.size() * std::chrono::microseconds(25); }
+  TimePoint NextTimer() const;  // TimePoint::max() if there is nothing to wait for. It may be early
 
   Breaches& breaches() { return breaches_; }
   const Options& options() const { return options_; }
-  int64_t draining_bytes() const;  // bytes that may be on the way to clients that are gone
-  int64_t entitled_bytes() const;  // all bytes that are not free, including the draining bytes
+  int64_t expirations() const { return expirations_; }  // of all clients, also of those that are gone
+  int64_t draining_bytes() const;                       // bytes that may be on the way to clients that are gone
+  int64_t entitled_bytes() const;                       // all bytes that are not free, including the draining bytes
 
   struct ClientState {
     bool expired = false;
@@ -89,13 +101,15 @@ class LinkDivider {
   void Drain(const Client& client);
   bool InGrace() const { return now_ < started_at_ + options_.start_grace; }
 
+  void Claim(Client& client);
+  void Unclaim(Client& client);
+
+  TimePoint MayDivideAt() const;
+  void DivideSoon(std::vector<ShareLease>& leases);
   void Divide(std::vector<ShareLease>& leases);
-  void IndexClasses();
   ShareLease Send(Client& client) const;
-  std::vector<std::vector<ClassPart>> PartsOf(const std::vector<Client*>& clients, bool boosted) const;
-  std::vector<double> TargetWeights(const std::vector<Client*>& served) const;
-  bool SharesByClass() const;
   void SetShareWeights();
+  void SetClassShare(Client& client);
   void SetShares();
   void SetTargets(const std::vector<Client*>& served);
   void Shrink(const std::vector<Client*>& served);
@@ -108,7 +122,14 @@ class LinkDivider {
   const TimePoint started_at_;
   TimePoint now_;
   std::map<ClientId, Client> clients_;
-  LinkTurns turns_;                // of clients_
+  std::vector<Client*> all_;  // clients_, in their order; faster to pass through
+  ClassNames class_names_;
+  ClassDivision classes_;  // among hungry clients
+  LinkTurns turns_;        // of all_
+  TimePoint divided_at_ = TimePoint::min();
+  bool awaits_division_ = false;
+  TimePoint wakes_at_ = TimePoint::max();  // as of the last division: a lease or a turn may end
+  int64_t expirations_ = 0;
   std::deque<Draining> draining_;  // by time
   Breaches breaches_;
 };

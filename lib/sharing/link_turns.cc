@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "lib/scheduling/saturating_add.h"
 
@@ -23,24 +24,33 @@ constexpr double kCreditBudgets = 8;
 
 }  // namespace
 
-LinkTurns::LinkTurns(Clients& clients, SharingMode mode, int64_t budget_bytes, std::chrono::nanoseconds drain_time)
+LinkTurns::LinkTurns(const Clients& clients, SharingMode mode, int64_t budget_bytes,
+                     std::chrono::nanoseconds drain_time)
     : clients_(clients), fifo_(mode == SharingMode::kFifo), budget_bytes_(budget_bytes), drain_time_(drain_time) {}
 
 void LinkTurns::OnReceived(TimePoint now, SharingClient& by, int64_t bytes) {
   if (bytes <= 0) return;
   by.turn_bytes += std::min(bytes, TurnBytes() - by.turn_bytes);  // a process may report any number
   by.stalls_at = StallsAt(now);
-  const bool counts = Contends(by) || AnyWaits();  // even a small demand takes bytes from waiting clients
+  const bool counts = Contends(by) || any_waits_;  // even a small demand takes bytes from waiting clients
   if (!counts) return;
-  const auto contends = [&](const SharingClient& client) { return &client == &by || Contends(client); };
+  by.uncredited_bytes += static_cast<double>(bytes);
+  uncredited_bytes_ += static_cast<double>(bytes);
+}
+
+// A client whose bytes count contends, too.
+void LinkTurns::Credit() {
+  const double all_bytes = std::exchange(uncredited_bytes_, 0);
+  if (all_bytes == 0) return;
+  const auto contends = [&](const SharingClient& client) { return client.uncredited_bytes > 0 || Contends(client); };
   double weights = 0;
-  for (const auto& [id, client] : clients_) weights += contends(client) ? client.share_weight : 0;
+  for (const SharingClient* client : clients_) weights += contends(*client) ? client->share_weight : 0;
   const double most = kCreditBudgets * static_cast<double>(budget_bytes_);
-  for (auto& [id, client] : clients_) {
-    if (!contends(client)) continue;
-    double credit = client.credit_bytes + static_cast<double>(bytes) * client.share_weight / weights;
-    if (&client == &by) credit -= static_cast<double>(bytes);
-    client.credit_bytes = std::clamp(credit, -most, most);
+  for (SharingClient* client : clients_) {
+    if (!contends(*client)) continue;
+    const double fair_bytes = all_bytes * client->share_weight / weights;
+    const double credit = client->credit_bytes + fair_bytes - std::exchange(client->uncredited_bytes, 0);
+    client->credit_bytes = std::clamp(credit, -most, most);
   }
 }
 
@@ -48,7 +58,9 @@ void LinkTurns::OnReceived(TimePoint now, SharingClient& by, int64_t bytes) {
 // receives more than its share. It therefore rests while it is ahead and another client can use the link now. The first
 // client is always served.
 std::vector<SharingClient*> LinkTurns::Serve(TimePoint now) {
+  Credit();
   EndStalled(now);
+  any_waits_ = false;
   std::vector<SharingClient*> served;
   bool serves_needy = false;
   int64_t left_bytes = budget_bytes_;
@@ -59,7 +71,7 @@ std::vector<SharingClient*> LinkTurns::Serve(TimePoint now) {
     client->waits = false;
     if (has_to_wait && !served.empty()) {
       client->in_turn = false;
-      client->waits = client->needy();
+      any_waits_ |= client->waits = client->needy();
       continue;
     }
     left_bytes -= client->floor_bytes;
@@ -76,9 +88,9 @@ std::vector<SharingClient*> LinkTurns::Serve(TimePoint now) {
 
 TimePoint LinkTurns::NextStall() const {
   TimePoint next = TimePoint::max();
-  if (!AnyWaits()) return next;
-  for (const auto& [id, client] : clients_) {
-    if (MayStall(client)) next = std::min(next, client.stalls_at);
+  if (!any_waits_) return next;
+  for (const SharingClient* client : clients_) {
+    if (MayStall(*client)) next = std::min(next, client->stalls_at);
   }
   return next;
 }
@@ -86,10 +98,6 @@ TimePoint LinkTurns::NextStall() const {
 double LinkTurns::Boost(const SharingClient& client) const {
   if (fifo_) return 1;
   return std::exp2(client.credit_bytes / (kCreditBudgets * static_cast<double>(budget_bytes_)));
-}
-
-bool LinkTurns::AnyWaits() const {
-  return std::any_of(clients_.begin(), clients_.end(), [](const auto& client) { return client.second.waits; });
 }
 
 // Returns whether a client is owed credit. It is not if it demands less than its share, or waits only for its workers,
@@ -120,35 +128,39 @@ TimePoint LinkTurns::StallsAt(TimePoint now) const {
 // The link was idle for the waiting clients, so their earlier debts are cancelled: they are next. The turn costs the
 // bytes that it could have brought; otherwise its owner would be first again.
 void LinkTurns::EndStalled(TimePoint now) {
-  if (!AnyWaits()) return;
-  for (auto& [id, stalled] : clients_) {
-    if (!MayStall(stalled) || now < stalled.stalls_at) continue;
-    stalled.turn_bytes = TurnBytes();
-    stalled.stalls_at = StallsAt(now);
-    stalled.credit_bytes = std::min(stalled.credit_bytes, -static_cast<double>(TurnBytes()));
-    for (auto& [other, client] : clients_) {
-      if (client.waits) client.credit_bytes = std::max(client.credit_bytes, 0.0);
-    }
+  if (!any_waits_) return;
+  bool stalled = false;
+  for (SharingClient* client : clients_) {
+    if (!MayStall(*client) || now < client->stalls_at) continue;
+    stalled = true;
+    client->turn_bytes = TurnBytes();
+    client->stalls_at = StallsAt(now);
+    client->credit_bytes = std::min(client->credit_bytes, -static_cast<double>(TurnBytes()));
+  }
+  if (!stalled) return;
+  for (SharingClient* client : clients_) {
+    if (client->waits) client->credit_bytes = std::max(client->credit_bytes, 0.0);
   }
 }
 
 // Sorts clients in a current turn first. The other clients follow by the time of their block in fifo, otherwise by how
 // far they are behind for their weight.
 std::vector<SharingClient*> LinkTurns::HungryInOrder() {
-  const auto rank = [this](const SharingClient& client) {
-    const double behind = fifo_ ? 0 : client.credit_bytes / client.share_weight;
-    return std::make_tuple(!HasTurn(client), fifo_ ? client.asked_at : TimePoint(), -behind, client.id);
-  };
-  std::vector<SharingClient*> hungry;
-  for (auto& [id, client] : clients_) {
-    if (client.hungry()) {
-      hungry.push_back(&client);
+  using Rank = std::tuple<bool, TimePoint, double, uint64_t, SharingClient*>;
+  std::vector<Rank> ranks;
+  ranks.reserve(clients_.size());
+  for (SharingClient* client : clients_) {
+    if (client->hungry()) {
+      const double behind = fifo_ ? 0 : client->credit_bytes / client->share_weight;
+      ranks.emplace_back(!HasTurn(*client), fifo_ ? client->asked_at : TimePoint(), -behind, client->id, client);
     } else {
-      client.in_turn = client.waits = false;
+      client->in_turn = client->waits = false;
     }
   }
-  std::sort(hungry.begin(), hungry.end(),
-            [&](const SharingClient* a, const SharingClient* b) { return rank(*a) < rank(*b); });
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<SharingClient*> hungry;
+  hungry.reserve(ranks.size());
+  for (const Rank& rank : ranks) hungry.push_back(std::get<SharingClient*>(rank));
   return hungry;
 }
 

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "lib/sharing/sharing_client.h"
@@ -16,22 +15,24 @@ namespace sluice {
 // it works on. Not thread-safe. It reads no clock.
 class LinkTurns {
  public:
-  using Clients = std::map<uint64_t, SharingClient>;
+  using Clients = std::vector<SharingClient*>;
 
-  LinkTurns(Clients& clients, SharingMode mode, int64_t budget_bytes, std::chrono::nanoseconds drain_time);
+  LinkTurns(const Clients& clients, SharingMode mode, int64_t budget_bytes, std::chrono::nanoseconds drain_time);
 
   void SetBudget(int64_t budget_bytes) { budget_bytes_ = budget_bytes; }
 
-  // Credits received bytes, by weight, to the clients that contend for the link.
   void OnReceived(TimePoint now, SharingClient& by, int64_t bytes);
-  // Ends the turns that have stalled, and begins turns. Returns the clients to serve, in order, with their floors.
+  // Credits received bytes, by weight, to the clients that contend for the link. Ends the turns that have stalled, and
+  // begins turns. Returns the clients to serve, in order, with their floors.
   std::vector<SharingClient*> Serve(TimePoint now);
-  TimePoint NextStall() const;  // when a turn ends unless bytes arrive; TimePoint::max() if no client waits
+  // When a turn ends unless bytes arrive; TimePoint::max() if no client waits. It does not change until Serve, except
+  // that bytes arrive.
+  TimePoint NextStall() const;
   // Returns by how much a client counts for more than its weight: up to 2 if it is behind, less than 1 if it is ahead.
   double Boost(const SharingClient& client) const;
 
  private:
-  bool AnyWaits() const;
+  void Credit();
   bool Contends(const SharingClient& client) const;
   bool HasTurn(const SharingClient& client) const;
   bool MayStall(const SharingClient& client) const;
@@ -40,10 +41,12 @@ class LinkTurns {
   void EndStalled(TimePoint now);
   std::vector<SharingClient*> HungryInOrder();
 
-  Clients& clients_;
+  const Clients& clients_;
   const bool fifo_;
   int64_t budget_bytes_;
   const std::chrono::nanoseconds drain_time_;
+  bool any_waits_ = false;       // a client waited for its turn at the last Serve
+  double uncredited_bytes_ = 0;  // of all clients
 };
 
 }  // namespace sluice

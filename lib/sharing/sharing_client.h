@@ -9,6 +9,7 @@
 
 #include "sluice/time_point.h"
 
+#include "lib/sharing/class_division.h"
 #include "lib/sharing/client_lease.h"
 
 namespace sluice {
@@ -38,8 +39,10 @@ struct SharingClient {
   uint64_t id = 0;
   double weight = 1;
   std::vector<std::string> class_names;  // at least one
-  std::vector<size_t> class_indices;     // the same index for the same name of all clients
+  ClientClaim claim;                     // on its classes
+  bool claims = false;                   // `claim` is in the division by class
   bool alive = false;                    // has reported, less than a lease time ago
+  bool reported = false;                 // since the last division
   ShareReport report;
   TimePoint expires_at;
   TimePoint asked_at;           // fifo: when its oldest block was submitted
@@ -48,13 +51,16 @@ struct SharingClient {
   ClientLease lease;
 
   // The amounts that the client should have.
+  int64_t class_bytes = 0;            // of its classes that are busy, at its last report
   int64_t share_bytes = 0;            // by its weight, among busy clients
   double share_weight = 1;            // its weight, or that of its classes that are busy, among busy clients
   std::vector<double> class_weights;  // of its classes in its own schedule; empty: those that it reports
   std::vector<double> sent_class_weights;
+  bool weights_changed = false;  // class_weights differ enough from those sent for a message
   int64_t floor_bytes = 0;
   int64_t target_bytes = 0;
-  double credit_bytes = 0;  // how far it is behind other clients; negative if it is ahead
+  double credit_bytes = 0;      // how far it is behind other clients; negative if it is ahead
+  double uncredited_bytes = 0;  // received since the last division, in contention with others
 
   // Its turn.
   bool in_turn = false;

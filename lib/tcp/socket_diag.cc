@@ -115,20 +115,15 @@ absl::StatusOr<std::vector<TcpSocket>> SocketDiag::OwnConnections() {
   return sockets;
 }
 
+// The kernel visits every bucket of its table of connections, a quarter of a million in a host of 24 GB. The older
+// request, TCPDIAG_GETSOCK, reports IPv4 and IPv6 in one visit. SOCK_DIAG_BY_FAMILY needs a visit for each.
 absl::Status SocketDiag::ForEachSlice(absl::FunctionRef<void(absl::Span<const TcpSocket>)> on_slice) {
-  if (absl::Status status = Dump(AF_INET, on_slice); !status.ok()) return status;
-  return Dump(AF_INET6, on_slice);
-}
-
-absl::Status SocketDiag::Dump(uint8_t family, absl::FunctionRef<void(absl::Span<const TcpSocket>)> on_slice) {
   std::array<char, 128> request{};
   nlmsghdr& header = *mnl_nlmsg_put_header(request.data());
-  header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  header.nlmsg_type = TCPDIAG_GETSOCK;
   header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
   header.nlmsg_seq = ++sequence_;
-  auto& body = *static_cast<inet_diag_req_v2*>(mnl_nlmsg_put_extra_header(&header, sizeof(inet_diag_req_v2)));
-  body.sdiag_family = family;
-  body.sdiag_protocol = IPPROTO_TCP;
+  auto& body = *static_cast<inet_diag_req*>(mnl_nlmsg_put_extra_header(&header, sizeof(inet_diag_req)));
   body.idiag_ext = (1U << (INET_DIAG_INFO - 1)) | (1U << (INET_DIAG_SKMEMINFO - 1));
   body.idiag_states = kEstablished | kCloseWait;
   if (mnl_socket_sendto(socket_.get(), &header, header.nlmsg_len) < 0) return ErrnoStatus("cannot ask");

@@ -41,7 +41,6 @@ class SocketDiag {
   };
   explicit SocketDiag(std::unique_ptr<mnl_socket, Closer> socket);
 
-  absl::Status Dump(uint8_t family, absl::FunctionRef<void(absl::Span<const TcpSocket>)> on_slice);
   void KeepOwn(std::vector<TcpSocket>& sockets);
 
   std::unique_ptr<mnl_socket, Closer> socket_;

@@ -74,6 +74,7 @@ void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
   Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMilliseconds);
+  Set(fd, SOL_SOCKET, SO_OOBINLINE, 1);  // a tunnel would otherwise lose an urgent byte (RFC 6093, section 6)
   if (receive_buffer_bytes > 0) Set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
 }
 

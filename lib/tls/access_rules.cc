@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/tls/certificate_name.h"
 #include "lib/tls/tls_context.h"
 
 namespace sluice {
@@ -29,9 +30,11 @@ bool Allows(absl::string_view allowed, absl::string_view method) {
 bool Contains(const AccessRule& rule, const PeerIdentity& peer) {
   if (peer.uid.has_value() && std::find(rule.uids.begin(), rule.uids.end(), *peer.uid) != rule.uids.end()) return true;
   return std::any_of(rule.names.begin(), rule.names.end(), [&peer](const std::string& name) {
-    const auto same_dns = [&name](const std::string& other) { return absl::EqualsIgnoreCase(name, other); };
-    return std::any_of(peer.dns_names.begin(), peer.dns_names.end(), same_dns) ||
-           std::find(peer.uris.begin(), peer.uris.end(), name) != peer.uris.end();
+    const auto is = [&name](CertificateNameKind kind) {
+      return [&name, kind](const std::string& own) { return IsCertificateName(kind, own, name); };
+    };
+    return std::any_of(peer.dns_names.begin(), peer.dns_names.end(), is(CertificateNameKind::kDns)) ||
+           std::any_of(peer.uris.begin(), peer.uris.end(), is(CertificateNameKind::kUri));
   });
 }
 

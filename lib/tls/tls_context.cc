@@ -17,7 +17,9 @@
 namespace sluice {
 namespace {
 
-constexpr std::chrono::seconds kLookEvery(1);
+// Connections are checked against new revocation lists every second. A look for a new connection may come shortly
+// before that.
+constexpr std::chrono::milliseconds kLookEvery(500);
 
 // These ciphers have forward secrecy and authenticated encryption: HTTP/2 forbids all others with TLS 1.2 (RFC 9113,
 // appendix A).

@@ -39,9 +39,9 @@ absl::Status ValidateListenerTls(const ListenerTls& options, bool look_at_files 
 absl::Status ValidateClientName(absl::string_view field, const std::string& name);
 
 // Certificates and settings for the TLS connections that one FanOut, BlockReader or proxy makes, or that the listeners
-// of one proxy accept. It checks for changed files when a connection is made, at most once a second. If new files do
-// not load, the last good files stay in force. There is one for each set of options of a link. Thread-safe, since
-// connections are made on several threads.
+// of one proxy accept. It checks for changed files when a connection is made or checked, at most twice a second. If new
+// files do not load, the last good files stay in force. There is one for each set of options of a link. Thread-safe,
+// since connections are made on several threads.
 class TlsContext {
  public:
   using Clock = std::function<TimePoint()>;

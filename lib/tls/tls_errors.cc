@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "lib/tls/certificate_name.h"
 #include "lib/tls/openssl_error.h"
 #include "lib/tls/openssl_types.h"
 
@@ -48,9 +49,17 @@ std::string CommonName(const X509_NAME* name) {
   return index < 0 ? "" : TextOf(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, index)));
 }
 
+std::string NameOf(const GENERAL_NAME& name) {
+  if (name.type == GEN_IPADD) return IpOf(name.d.iPAddress);
+  const bool is_dns = name.type == GEN_DNS;
+  const std::string text = TextOf(is_dns ? name.d.dNSName : name.d.uniformResourceIdentifier);
+  if (IsOfItsKind(is_dns ? CertificateNameKind::kDns : CertificateNameKind::kUri, text)) return text;
+  return absl::StrCat(is_dns ? "DNS:" : "URI:", text);
+}
+
 }  // namespace
 
-// The common name stands in as in RFC 6125.
+// A name that does not count has its kind before it: the text alone could be the name that is missed.
 std::string CertificateNames(const X509* certificate) {
   std::vector<std::string> names;
   size_t left_out = 0;
@@ -62,13 +71,11 @@ std::string CertificateNames(const X509* certificate) {
     if (names.size() == kMaxNames) {
       ++left_out;
     } else {
-      names.push_back(name->type == GEN_IPADD ? IpOf(name->d.iPAddress)
-                      : name->type == GEN_DNS ? TextOf(name->d.dNSName)
-                                              : TextOf(name->d.uniformResourceIdentifier));
+      names.push_back(NameOf(*name));
     }
   }
   if (left_out > 0) names.push_back(absl::StrCat(left_out, " more"));
-  if (names.empty()) names.push_back(CommonName(X509_get_subject_name(certificate)));
+  if (names.empty()) names.push_back(absl::StrCat("CN=", CommonName(X509_get_subject_name(certificate))));
   return absl::StrJoin(names, ", ");
 }
 

@@ -16,7 +16,8 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
 // Returns the error for a client, `peer`, whose certificate does not contain an accepted name of the listener.
 std::string ClientNameError(const X509* certificate, absl::string_view peer);
 
-// Returns the first names of a certificate, for the log: the alternative names, or if it has none, the common name.
+// Returns the first names of a certificate, for the log: the alternative names, or if it has none, "CN=" and the common
+// name.
 std::string CertificateNames(const X509* certificate);
 
 // Describes the certificate that this side presents to a server that requests one: none, or its owner, the authority

@@ -15,9 +15,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/tls/certificate_check.h"
+#include "lib/tls/certificate_name.h"
 #include "lib/tls/openssl_error.h"
 #include "lib/tls/tls_errors.h"
-#include "lib/tls/uri_name.h"
 
 namespace sluice {
 namespace {
@@ -32,6 +33,8 @@ absl::Status Name(SSL* ssl, const std::string& server_name) {
   std::string name = server_name;
   if (absl::EndsWith(name, ".")) name.pop_back();
   X509_VERIFY_PARAM* const check = SSL_get0_param(ssl);
+  // Otherwise OpenSSL compares the common name of a certificate without a DNS name.
+  X509_VERIFY_PARAM_set_hostflags(check, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
   // Without a name OpenSSL would accept any certificate.
   const bool fits = !name.empty() && (X509_VERIFY_PARAM_set1_ip_asc(check, name.c_str()) == 1 ||
                                       (X509_VERIFY_PARAM_set1_host(check, name.data(), name.size()) == 1 &&
@@ -56,28 +59,23 @@ absl::string_view TextOf(const GENERAL_NAME& name) {
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)), static_cast<size_t>(ASN1_STRING_length(text))};
 }
 
-// Compares all bytes of a name: a name with an embedded 0 byte is a different name.
-bool IsName(const GENERAL_NAME& name, const std::string& wanted) {
-  if (name.type != GEN_DNS && name.type != GEN_URI) return false;
-  return name.type == GEN_DNS ? absl::EqualsIgnoreCase(TextOf(name), wanted) : TextOf(name) == wanted;
-}
-
-bool AnyName(const X509* certificate, absl::FunctionRef<bool(const GENERAL_NAME&)> matches) {
+// Calls `matches` for the DNS names and URIs of a certificate, until it returns true.
+bool AnyName(const X509* certificate, absl::FunctionRef<bool(CertificateNameKind, absl::string_view)> matches) {
   const GeneralNames own = AlternativeNames(certificate);
   for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
-    if (matches(*sk_GENERAL_NAME_value(own.get(), i))) return true;
+    const GENERAL_NAME& name = *sk_GENERAL_NAME_value(own.get(), i);
+    if (name.type != GEN_DNS && name.type != GEN_URI) continue;
+    const auto kind = name.type == GEN_DNS ? CertificateNameKind::kDns : CertificateNameKind::kUri;
+    if (matches(kind, TextOf(name))) return true;
   }
   return false;
 }
 
 bool HasOneOf(const X509* certificate, absl::Span<const std::string> names) {
-  return AnyName(certificate, [names](const GENERAL_NAME& name) {
-    return std::any_of(names.begin(), names.end(), [&name](const auto& wanted) { return IsName(name, wanted); });
+  return AnyName(certificate, [names](CertificateNameKind kind, absl::string_view own) {
+    return std::any_of(names.begin(), names.end(),
+                       [kind, own](const auto& wanted) { return IsCertificateName(kind, own, wanted); });
   });
-}
-
-bool HasUri(const X509* certificate, absl::string_view uri) {
-  return AnyName(certificate, [uri](const GENERAL_NAME& name) { return name.type == GEN_URI && TextOf(name) == uri; });
 }
 
 }  // namespace
@@ -133,7 +131,7 @@ int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
   // OpenSSL checks the peer's own certificate last, at depth 0.
   const X509* const certificate = X509_STORE_CTX_get_current_cert(check);
   if (X509_STORE_CTX_get_error_depth(check) > 0) return 1;
-  if (IsUriName(filter.server_name_) && !HasUri(certificate, filter.server_name_)) {
+  if (IsUriName(filter.server_name_) && !HasOneOf(certificate, {filter.server_name_})) {
     X509_STORE_CTX_set_error(check, X509_V_ERR_HOSTNAME_MISMATCH);
     filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
     return 0;
@@ -144,6 +142,10 @@ int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
   return 0;
 }
 
+absl::Status TlsFilter::CheckPeer(SSL_CTX& context) const {
+  return established_ ? CheckNotRevoked(context, SSL_get0_verified_chain(ssl_.get()), peer_) : absl::OkStatus();
+}
+
 bool TlsFilter::PeerHasOneOf(absl::Span<const std::string> names) const {
   const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
   return established_ && certificate != nullptr && HasOneOf(certificate, names);
@@ -152,18 +154,16 @@ bool TlsFilter::PeerHasOneOf(absl::Span<const std::string> names) const {
 std::string TlsFilter::PeerName() const {
   const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
   if (!established_ || certificate == nullptr) return "";
-  const GeneralNames own = AlternativeNames(certificate);
-  absl::string_view found;
-  for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
-    const GENERAL_NAME& name = *sk_GENERAL_NAME_value(own.get(), i);
-    if (name.type == GEN_DNS && found.empty()) found = TextOf(name);
-    if (name.type != GEN_URI) continue;
-    found = TextOf(name);
-    break;
-  }
+  std::string found;
+  AnyName(certificate, [&found](CertificateNameKind kind, absl::string_view name) {
+    const bool is_uri = kind == CertificateNameKind::kUri;
+    if (!IsOfItsKind(kind, name) || (!is_uri && !found.empty())) return false;
+    found = std::string(name);
+    return is_uri;
+  });
   const bool printable =
       std::all_of(found.begin(), found.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
-  return printable ? std::string(found) : "";
+  return printable ? found : "";
 }
 
 // The context already holds the certificate, if one is configured.

@@ -52,11 +52,13 @@ class TlsFilter {
   bool established() const { return established_; }
   // True after the peer's close_notify.
   bool ended() const { return ended_; }
-  // Whether the peer has presented a certificate that has one of these names: a DNS name or URI of its subjectAltName,
-  // compared whole, DNS names without regard to case.
+  // Checks the peer's certificates against the revocation lists of a context that was loaded after this connection was
+  // made. Returns Unavailable with the reason if one of them is revoked.
+  absl::Status CheckPeer(SSL_CTX& context) const;
+  // Whether the peer has presented a certificate that has one of these names, as IsCertificateName.
   bool PeerHasOneOf(absl::Span<const std::string> names) const;
-  // The first URI in the subjectAltName of the peer's certificate, or if there is none, the first DNS name. Empty if
-  // the certificate has neither, or if the name is not printable ASCII without spaces.
+  // The first URI in the subjectAltName of the peer's certificate, or if there is none, the first DNS name, each of
+  // its kind. Empty if the certificate has neither, or if the name is not printable ASCII without spaces.
   std::string PeerName() const;
 
  private:

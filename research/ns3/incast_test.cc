@@ -338,8 +338,9 @@ TEST(IncastTest, NeighboursThatShareMemoryNeedRoomForEachOther) {
   options.budget_bytes = 64 * 1024;
   options.fan_outs = 3;
   ExpectLossless(options, Play(options));
-  options.aggregators = 4;
+  options.aggregators = 8;
   EXPECT_GT(Play(options).bottleneck.dropped_packets, 0);
+  options.aggregators = 4;
   options.budget_bytes = 26 * 1024;
   options.neighbour_pause = std::chrono::milliseconds(10);
   const IncastResult enough = Play(options);

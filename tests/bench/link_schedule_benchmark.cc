@@ -21,8 +21,9 @@ class InstantWorkers {
  public:
   InstantWorkers(benchmark::State& state, const ScheduleOptions& options) : state_(state), schedule_(options) {}
 
-  BlockId Submit(const std::vector<CallRequest>& calls, TimePoint deadline = TimePoint::max()) {
-    const absl::StatusOr<BlockId> block = schedule_.Submit(now_, calls, deadline, actions_);
+  BlockId Submit(const std::vector<CallRequest>& calls, TimePoint deadline = TimePoint::max(),
+                 size_t traffic_class = 0) {
+    const absl::StatusOr<BlockId> block = schedule_.Submit(now_, calls, deadline, actions_, nullptr, traffic_class);
     if (!block.ok()) state_.SkipWithError(block.status().ToString().c_str());
     return block.value_or(0);
   }
@@ -85,6 +86,29 @@ BENCHMARK_CAPTURE(BM_Block, unscheduled, SchedulePolicy::kUnscheduled)->RangeMul
 BENCHMARK_CAPTURE(BM_Block, batches, SchedulePolicy::kBatches)->RangeMultiplier(10)->Range(10, 10'000);
 BENCHMARK_CAPTURE(BM_Block, rolling, SchedulePolicy::kRolling)->RangeMultiplier(10)->Range(10, 10'000);
 BENCHMARK_CAPTURE(BM_Block, grants, SchedulePolicy::kGrants)->RangeMultiplier(10)->Range(10, 10'000);
+
+// Blocks of 16 SRUs in turns of the classes, with 65,536 calls of 10,000 workers. The result is the time of one call.
+void BM_Classes(benchmark::State& state, SchedulePolicy policy) {
+  constexpr int64_t kCalls = 65'536;
+  constexpr int64_t kBlockCalls = 16;
+  ScheduleOptions options = OptionsOf(policy);
+  for (int64_t i = 0; state.range(0) > 1 && i < state.range(0); ++i) {
+    options.classes.push_back({.name = "c" + std::to_string(i), .weight = static_cast<double>(i + 1)});
+  }
+  InstantWorkers link(state, options);
+  uint32_t worker = 0;
+  while (state.KeepRunning()) {
+    for (int64_t block = 0; block < kCalls / kBlockCalls; ++block) {
+      std::vector<CallRequest> calls(kBlockCalls, {.response_bytes = kSruBytes});
+      for (CallRequest& call : calls) call.worker = 1 + worker++ % 10'000;
+      link.Submit(calls, TimePoint::max(), static_cast<size_t>(block % state.range(0)));
+    }
+    link.Drain();
+  }
+  state.SetItemsProcessed(state.iterations() * kCalls);
+}
+BENCHMARK_CAPTURE(BM_Classes, grants, SchedulePolicy::kGrants)->Arg(1)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(BM_Classes, rolling, SchedulePolicy::kRolling)->Arg(1)->Arg(2)->Arg(16);
 
 // Many clients with one call each: blocks of one call, each with a deadline of its own, are always waiting. An item
 // submits one block and finishes another.

@@ -153,7 +153,11 @@ class Http2Fuzz : SessionEvents {
         session_->SendHeaders(id, {{"grpc-status", "0"}}, true);
         break;
       case 6:
-        op < 250 ? session_->Ping() : session_->GoAway(Http2Error::kNoError);
+        if (op >= 250) {
+          session_->GoAway(Http2Error::kNoError);
+        } else {
+          session_->Send(op < 125 ? Http2Session::Probe::kPing : Http2Session::Probe::kSettings);
+        }
         break;
       case 7:
         if (op == 255) session_->Lose();

@@ -52,6 +52,12 @@ enum class Fault {
   kGaveWay,       // a response of it waits with a response of another fan-out
   kSwitched,      // the policy changes while bytes are on the way
   kScheduled,     // the same, from unscheduled
+  // Calls of different kinds.
+  kBesideLarger,   // a response waits while a response of a larger block of its class is ready
+  kShortDeadline,  // the deadline is shorter than the time of the expected sizes
+  kBesideMany,     // a class is granted bytes while a thousand responses of a class of less weight are ready
+  kErrorDetails,   // an error with large details from one worker, while the others are healthy
+  kEarlyHung,      // bytes that were granted early do not come
   // Faults of a proxy's clients.
   kHungClient,  // a call of a client that does not read
   kClientGone,  // the connection of a client is lost
@@ -106,6 +112,11 @@ inline constexpr std::array kFaultNames = {"hang",
                                            "gave way",
                                            "policy switched",
                                            "schedule began",
+                                           "beside larger",
+                                           "deadline below a guess",
+                                           "beside many",
+                                           "error details",
+                                           "early hung",
                                            "hung client",
                                            "client gone",
                                            "tunnel pause",

@@ -32,7 +32,7 @@ class FrameReader {
         bytes.remove_prefix(taken);
         if (head_bytes_ < head_.size()) return;
         payload_.clear();
-        payload_bytes_ = Byte(0) << 16 | Byte(1) << 8 | Byte(2);
+        payload_bytes_ = size();
       }
       const size_t taken = std::min(payload_bytes_, bytes.size());
       payload_bytes_ -= taken;
@@ -55,7 +55,8 @@ class FrameReader {
   uint32_t stream() const {
     return static_cast<uint32_t>((Byte(5) & 0x7f) << 24 | Byte(6) << 16 | Byte(7) << 8 | Byte(8));
   }
-  const std::string& payload() const { return payload_; }  // its first bytes, except for DATA
+  size_t size() const { return Byte(0) << 16 | Byte(1) << 8 | Byte(2); }  // of its payload
+  const std::string& payload() const { return payload_; }                 // its first bytes, except for DATA
 
  private:
   size_t Byte(size_t index) const { return head_[index]; }

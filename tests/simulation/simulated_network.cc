@@ -40,7 +40,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn)
   // they are charged as small ones. With `rolling`, a response that a slow worker has not begun holds its charge, as
   // with a hung worker.
   const bool granting = schedule.policy == SchedulePolicy::kGrants;
-  const bool steady = granting && !shape.losses && !shape.large_heads && !shape.switches && shape.tunnels == 0;
+  const bool steady = granting && !shape.losses && !shape.has_large_heads() && !shape.switches && shape.tunnels == 0;
   if (steady && shape.slow_workers > 0) {
     bounds.part_bytes = budget_bytes / 3;
     bounds.long_lap = std::max<TimePoint::duration>(kLongLapRounds * round, kMinLongLap) + milliseconds(1);
@@ -56,6 +56,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn)
   port->SetOnOverflow([this](int64_t beyond_bytes) { overflows_ += beyond_bytes > oracle->uncounted_bytes() ? 1 : 0; });
   AddWorkers();
   oracle->SetLoadOf([this](size_t worker) { return loop->schedule().Load(static_cast<uint32_t>(worker) + 1); });
+  oracle->SetWaitingRequests([this] { return WaitingRequests(); });
   DrawRates();
   if (!shape.switches) return;
   switches_left_ = 1 + switches_.Below(kMostSwitches);
@@ -92,8 +93,26 @@ void SimulatedNetwork::Switch() {
   });
 }
 
+// Returns -1 while a handshake waits for room: then nothing else leaves. A call is held for its worker if the worker
+// has its share outstanding, is slow or has large headers. A call that is held for another worker counts as one that
+// waits.
+int64_t SimulatedNetwork::WaitingRequests() const {
+  const LinkSchedule& scheduled = loop->schedule();
+  const ScheduleState state = scheduled.State();
+  int64_t waiting = 0;
+  for (size_t i = 0; i < schedule.class_count(); ++i) waiting += scheduled.ClassState(i).waiting_calls;
+  if (waiting < state.waiting_calls) return -1;
+  waiting -= state.parked_calls + state.held_calls;
+  for (size_t i = 0; i < workers.size() && state.held_calls > 0 && !shape.large_heads; ++i) {
+    const WorkerLoad load = scheduled.Load(static_cast<uint32_t>(i) + 1);
+    const bool idle = !load.slow && load.charged_bytes == 0 && load.owing_calls == 0;
+    if (idle && !Fails(i)) waiting += load.held_calls;
+  }
+  return waiting;
+}
+
 void SimulatedNetwork::AddWorkers() {
-  const bool thinks = shape.storm || dice.OneIn(2);
+  const bool thinks = (shape.storm || dice.OneIn(2)) && shape.neighbours != Neighbours::kHung;
   const TimePoint::duration longest_think = thinks ? microseconds(dice.Between(0, 20000)) : microseconds(50);
   for (size_t i = 0; i < shape.workers; ++i) {
     workers.push_back(std::make_unique<SimulatedWorker>(
@@ -104,6 +123,8 @@ void SimulatedNetwork::AddWorkers() {
                                  .max_concurrent_streams = dice.OneIn(4) ? 2u : 100u,
                                  .ends_at_deadline = !dice.OneIn(4),
                                  .hung = i < shape.hung_workers,
+                                 .hang_one_in = shape.neighbours == Neighbours::kHung ? 16u : 0u,
+                                 .fails = Fails(i),
                                  .slow = IsSlow(i),
                                  .pause_one_in = shape.pauses ? static_cast<uint64_t>(dice.Between(20, 500)) : 0,
                                  .large_heads = shape.large_heads}));
@@ -148,6 +169,13 @@ void SimulatedNetwork::DrawSchedule() {
   schedule.profile.buffer_bytes = dice.Between(16, 128) * 1024;
   // A storm needs ample room, so that requests leave however many are out.
   if (shape.storm) schedule.profile.buffer_bytes = 4 << 20;
+  if (shape.neighbours != Neighbours::kNone) schedule.policy = SchedulePolicy::kGrants;
+  if (shape.neighbours == Neighbours::kStreams) {
+    // Seconds of such a link are few bytes.
+    schedule.profile.capacity_bytes_per_second = 20e6 / 8;
+    schedule.classes = {{.name = "queries", .weight = 100}, {.name = "scan", .weight = 1}};
+    return;
+  }
   if (dice.OneIn(2)) return;
   for (const char* name : {"queries", "scan", "copy"}) {
     schedule.classes.push_back({.name = name, .weight = std::pow(10, 2 * dice.Fraction())});
@@ -155,6 +183,7 @@ void SimulatedNetwork::DrawSchedule() {
 }
 
 size_t SimulatedNetwork::DrawClass() {
+  if (shape.neighbours == Neighbours::kStreams) return 0;
   return dice.Below(schedule.class_count());
 }
 
@@ -182,6 +211,9 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   faults.Count(Fault::kEarlyBeside, oracle->early_beside());
   faults.Count(Fault::kLateBlock, static_cast<uint64_t>(state.late_blocks));
   faults.Count(Fault::kGaveWay, oracle->gave_way());
+  faults.Count(Fault::kBesideLarger, oracle->beside_larger());
+  faults.Count(Fault::kBesideMany, oracle->beside_many());
+  faults.Count(Fault::kEarlyHung, oracle->early_hung());
 }
 
 uint64_t SimulatedNetwork::Counter(const std::string& name, const std::string& label) const {
@@ -198,14 +230,15 @@ uint64_t SimulatedNetwork::Counter(const std::string& name, const std::string& l
 
 void SimulatedNetwork::CheckPort(uint64_t stalls) {
   // Large heads may overflow the port, since they are charged as small ones.
-  if (!shape.large_heads && overflows_ > uncharged_packets) {
+  if (!shape.has_large_heads() && overflows_ > uncharged_packets) {
     Breach(absl::StrCat(overflows_, " packets that the budget is charged for overflowed the port, and ",
                         uncharged_packets, " may; the queue had ", port->most_queued_bytes(), " bytes, the budget is ",
                         budget_bytes));
   }
   // Responses that were given up must arrive while the budget is charged for them, unless a worker or the network is
   // late. Control bytes, which are not charged, may be ahead of them in the port.
-  if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0 || stalls > 0 || unscheduled_) return;
+  if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0 || unscheduled_) return;
+  if (stalls > 0 || oracle->early_late()) return;
   const std::chrono::duration<double> control_time(kControlBytes / schedule.profile.capacity_bytes_per_second);
   if (port->latest() <= control_time) return;
   Breach(absl::StrCat("bytes of a call that was given up came ", port->latest() / microseconds(1),

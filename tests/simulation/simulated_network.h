@@ -24,6 +24,7 @@ namespace sluice::testing {
 // is one for each world.
 struct SimulatedNetwork {
   using Shape = WorldShape;
+  static constexpr size_t kFailingWorkers = 2;  // the first ones, with Neighbours::kErrors
 
   SimulatedNetwork(uint64_t seed, const Shape& shape);
 
@@ -36,6 +37,7 @@ struct SimulatedNetwork {
   void FailAll(TimePoint::duration pause);
   size_t DrawClass();  // of a fan-out
   bool IsSlow(size_t worker) const { return worker >= shape.workers - shape.slow_workers; }
+  bool Fails(size_t worker) const { return shape.neighbours == Neighbours::kErrors && worker < kFailingWorkers; }
   void Note(uint64_t what) { digest = (digest ^ what) * 1099511628211u; }
 
   Dice dice;
@@ -64,6 +66,7 @@ struct SimulatedNetwork {
  private:
   void DrawSchedule();
   void AddWorkers();
+  int64_t WaitingRequests() const;
   void DrawRates();
   void SwitchLater();
   void Switch();

@@ -74,6 +74,15 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
       worker_.faults_.Count(Fault::kHungWorker);
       return Hang(id);
     }
+    if (worker_.options_.fails) {
+      worker_.faults_.Count(Fault::kErrorDetails);
+      return session()->SendHeaders(id, ToTrailersOnly(absl::InternalError("fails"), "", worker_.LargeMetadata()),
+                                    true);
+    }
+    if (worker_.faulty_ && worker_.options_.hang_one_in > 0 && worker_.dice_.OneIn(worker_.options_.hang_one_in)) {
+      worker_.faults_.Count(Fault::kHang);
+      return Hang(id);
+    }
     const std::optional<Fault> fault = worker_.DrawFault();
     auto think = TimePoint::duration(
         static_cast<int64_t>(worker_.dice_.Fraction() * static_cast<double>(worker_.options_.longest_think.count())));
@@ -259,6 +268,10 @@ void SimulatedWorker::MayPause() {
 Metadata SimulatedWorker::DrawMetadata() {
   if (!options_.large_heads || dice_.OneIn(2)) return {};
   faults_.Count(Fault::kLargeHead);
+  return LargeMetadata();
+}
+
+Metadata SimulatedWorker::LargeMetadata() {
   std::string value(static_cast<size_t>(dice_.Between(1 << 10, 16 << 10)), ' ');
   for (char& letter : value) letter = static_cast<char>('!' + dice_.Below(90));
   return {{"x-large", value}};

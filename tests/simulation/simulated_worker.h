@@ -32,6 +32,8 @@ class SimulatedWorker {
     uint32_t max_concurrent_streams = 100;
     bool ends_at_deadline = true;  // ends calls at their deadlines by itself, as gRPC's servers do
     bool hung = false;             // accepts requests and never responds
+    uint64_t hang_one_in = 0;      // it never responds to one in this many requests; 0: it always does
+    bool fails = false;            // ends each call at once, with an error with large details
     bool slow = false;             // its uplink has a rate of its own at times
     // One in this many writes that arrive while responses wait for grants makes it pause. 0: it never pauses.
     uint64_t pause_one_in = 0;
@@ -64,6 +66,7 @@ class SimulatedWorker {
   std::optional<Fault> DrawFault();
   void MayPause();
   Metadata DrawMetadata();
+  Metadata LargeMetadata();
 
   EventQueue& events_;
   SimulatedPort& port_;

@@ -21,6 +21,13 @@ constexpr std::chrono::milliseconds kLateness(50);
 constexpr uint64_t kStormOneIn = 32;
 constexpr size_t kStormCalls = 5000;
 constexpr size_t kStormWorkers = 2;
+// One in this many worlds has thousands of streams, which take as long as a storm.
+constexpr uint64_t kStreamsOneIn = 256;
+constexpr size_t kHeldStreams = 2000;
+// The mean bytes of a response of a scan, of a query of the same method, and of others.
+constexpr size_t kScanBytes = 100'000;
+constexpr size_t kQueryBytes = 500;
+constexpr size_t kOtherBytes = 12'000;
 
 SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   Dice dice(~seed);  // not the numbers of the network
@@ -39,6 +46,12 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
     shape.hurried = dice.OneIn(4);
   }
   DrawSwitches(dice, shape);
+  DrawNeighbours(dice, shape);
+  if (seed % kStreamsOneIn == kStormOneIn / 2) {  // not a storm
+    shape.neighbours = Neighbours::kStreams;
+    shape.switches = false;
+    shape.dead_addresses = 0;
+  }
   return shape;
 }
 
@@ -101,12 +114,16 @@ void SimulatedWorld::Run() {
       network_.executor->Turn([this] { dead_fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
     });
   }
+  for (size_t i = 0; shape_.neighbours == Neighbours::kStreams && i < kHeldStreams; i += shape_.workers) {
+    StartFanOut(Kind::kHeldStreams);
+  }
+  calls_ = 0;
   TimePoint next = events_.now();
   const size_t calls = shape_.storm ? kStormCalls : kMinCalls;
   while (calls_ < calls) {
     while (events_.Step(next)) {
     }
-    StartFanOut();
+    StartFanOut(DrawKind());
     if (dead_fan_out_ != nullptr && dice_.OneIn(4)) AskTheDead();
     if (shape_.large_heads && dice_.OneIn(20)) network_.FailAll(milliseconds(dice_.Between(1, 20)));
     const bool pause = !shape_.storm && !shape_.hurried && dice_.OneIn(3);
@@ -119,27 +136,53 @@ void SimulatedWorld::Run() {
   }
   if (open_ > 0) network_.Breach(absl::StrCat(open_, " fan-outs have not ended"));
   CloseTheDead();
-  // An attempt to connect without a reply ends after 5 s. After a storm, calls wait for their resets.
-  network_.CheckIdle(std::chrono::seconds(shape_.storm ? 600 : 15));
+  // An attempt to connect without a reply ends after 5 s. After a storm, and with thousands of streams, calls wait for
+  // their resets.
+  const bool waits = shape_.storm || shape_.neighbours == Neighbours::kStreams;
+  network_.CheckIdle(std::chrono::seconds(waits ? 600 : 15));
 }
 
-void SimulatedWorld::StartFanOut() {
+SimulatedWorld::Kind SimulatedWorld::DrawKind() {
+  if (shape_.neighbours == Neighbours::kScans) return dice_.OneIn(4) ? Kind::kScan : Kind::kQuery;
+  return shape_.neighbours == Neighbours::kErrors && dice_.OneIn(2) ? Kind::kErrors : Kind::kOther;
+}
+
+absl::Duration SimulatedWorld::DrawTimeout(Kind kind) {
+  // Not at one time: the resets of thousands of streams would overflow the port.
+  if (kind == Kind::kHeldStreams) return absl::Milliseconds(dice_.Between(1000, 2500));
+  const bool may_hang = shape_.hung_workers > 0 || shape_.neighbours == Neighbours::kHung;
+  const bool long_deadline = may_hang || kind == Kind::kScan || dice_.OneIn(2);
+  if (kind == Kind::kQuery && !long_deadline) {
+    // The time in which scans of all workers come.
+    const auto bytes = static_cast<double>(2 * kScanBytes * shape_.workers);
+    const absl::Duration expected = absl::Seconds(bytes / network_.schedule.profile.capacity_bytes_per_second);
+    if (scanned_) network_.faults.Count(Fault::kShortDeadline);
+    return expected / static_cast<double>(dice_.Between(2, 8));
+  }
+  if (shape_.hurried && kind == Kind::kOther) {
+    return dice_.OneIn(2) ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(2, 100));
+  }
+  return long_deadline ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(1, 1000));
+}
+
+void SimulatedWorld::StartFanOut(Kind kind) {
   auto asked = std::make_shared<Asked>();
   const size_t workers = network_.workers.size();
-  asked->streaming = dice_.OneIn(4);
-  asked->messages = asked->streaming ? dice_.Below(4) : 1;
+  const bool one_method = kind == Kind::kQuery || kind == Kind::kScan;
+  asked->streaming = kind == Kind::kHeldStreams || (!one_method && dice_.OneIn(4));
+  asked->messages = kind == Kind::kHeldStreams ? 3 : asked->streaming ? dice_.Below(4) : 1;
+  scanned_ = scanned_ || kind == Kind::kScan;
   asked->key = dice_.Below(1 << 20);
   asked->bytes.resize(workers);
   asked->asked.resize(workers);
   asked->merged.resize(workers);
   asked->started = events_.now();
-  const bool long_deadline = shape_.hung_workers > 0 || dice_.OneIn(2);
-  absl::Duration timeout = long_deadline ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(1, 1000));
-  if (shape_.hurried) timeout = dice_.OneIn(2) ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(2, 100));
-  asked->deadline = DeadlineAfter(asked->started, timeout);
+  asked->deadline = DeadlineAfter(asked->started, DrawTimeout(kind));
 
-  const size_t mean = dice_.OneIn(16) ? 100'000 : 12'000;
-  asked->traffic_class = network_.DrawClass();
+  const size_t mean = kind == Kind::kQuery                     ? kQueryBytes
+                      : kind == Kind::kScan || dice_.OneIn(16) ? kScanBytes
+                                                               : kOtherBytes;
+  asked->traffic_class = kind == Kind::kHeldStreams ? 1 : one_method ? 0 : network_.DrawClass();
   ++blocks_;
   auto set = fan_out_->SetOf(addresses_);
   FanOutRun::Spec spec{.path = "/simulated.Answers/Get",
@@ -154,14 +197,15 @@ void SimulatedWorld::StartFanOut() {
   for (size_t worker = 0; worker < workers; ++worker) {
     // A storm has few workers, and each must be reset more often than its allowance.
     if (dice_.OneIn(10) || (shape_.storm && worker >= kStormWorkers && !dice_.OneIn(16))) continue;
+    if (kind == Kind::kErrors && worker >= SimulatedNetwork::kFailingWorkers) continue;
     asked->asked[worker] = true;
     asked->bytes[worker] = dice_.OneIn(10) ? dice_.Below(3) : dice_.Below(2 * mean);
     std::vector<size_t> replicas;
     for (size_t replica = worker + 1; replica < workers && dice_.OneIn(3); ++replica) replicas.push_back(replica);
     std::optional<int64_t> known;
     const auto total = static_cast<int64_t>(asked->bytes[worker] * asked->messages);
-    if (dice_.OneIn(3)) known = total;
-    if (dice_.OneIn(20)) known = total / 2;  // a stated size may be wrong
+    if (!one_method && dice_.OneIn(3)) known = total;
+    if (!one_method && dice_.OneIn(20)) known = total / 2;  // a stated size may be wrong
     spec.asks.push_back({.request = std::make_shared<const std::string>(
                              FrameMessage(RequestFor({.key = asked->key,
                                                       .bytes = asked->bytes[worker],
@@ -177,7 +221,9 @@ void SimulatedWorld::StartFanOut() {
   }
   const size_t asks = spec.asks.size();
   calls_ += asks;
-  asked->fail_limit = shape_.hung_workers > 0 ? asks : dice_.OneIn(2) ? 0 : dice_.Below(workers);
+  const bool fails =
+      shape_.hung_workers > 0 || shape_.neighbours == Neighbours::kErrors || shape_.neighbours == Neighbours::kHung;
+  asked->fail_limit = fails ? asks : dice_.OneIn(2) ? 0 : dice_.Below(workers);
   if (asks > 0 && dice_.OneIn(4)) asked->quorum = 1 + dice_.Below(asks);
   fan_out_->hedges().Earn(static_cast<double>(asks) * 0.1);
   fan_out_->retries().Earn(static_cast<double>(asks) * 0.2);
@@ -199,7 +245,8 @@ void SimulatedWorld::StartFanOut() {
   const auto run = FanOutRun::Make(*fan_out_, std::move(spec), sink);
   sink->SetRun(run);
   network_.executor->Post([run] { run->Begin(); });
-  if (shape_.storm ? !dice_.OneIn(8) : dice_.OneIn(10)) CancelLater(run);
+  const bool held = kind == Kind::kHeldStreams;
+  if (!held && (shape_.storm ? !dice_.OneIn(8) : dice_.OneIn(10))) CancelLater(run);
 }
 
 // Closes the connections, since handshakes with unreachable hosts never end otherwise.

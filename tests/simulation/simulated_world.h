@@ -36,7 +36,11 @@ class SimulatedWorld {
 
  private:
   struct Asked;
-  void StartFanOut();
+  // A kind of fan-outs in some worlds. The others have no neighbours.
+  enum class Kind { kOther, kQuery, kScan, kHeldStreams, kErrors };
+  Kind DrawKind();
+  void StartFanOut(Kind kind);
+  absl::Duration DrawTimeout(Kind kind);
   void AskTheDead();
   void CloseTheDead();
   void OnDone(const std::shared_ptr<Asked>& asked, const FanOutResult& result);
@@ -56,7 +60,8 @@ class SimulatedWorld {
   size_t calls_ = 0;
   size_t answered_ = 0;
   size_t open_ = 0;
-  uint64_t blocks_ = 0;  // fan-outs so far
+  uint64_t blocks_ = 0;   // fan-outs so far
+  bool scanned_ = false;  // there was a scan
 };
 
 }  // namespace sluice::testing

@@ -23,9 +23,12 @@ using testing::kFaults;
 using testing::ProxiedWorld;
 using testing::SimulatedWorld;
 
-// tests/simulation/run tries many more. Sanitizers make each take ten times as long.
-constexpr uint64_t kFewSeeds = 64;
-constexpr uint64_t kFewProxiedSeeds = 16;  // each takes longer
+// tests/simulation/run tries many more.
+#ifndef SLUICE_SEEDS
+#define SLUICE_SEEDS 64
+#endif
+constexpr uint64_t kFewSeeds = SLUICE_SEEDS;
+constexpr uint64_t kFewProxiedSeeds = kFewSeeds / 4;  // each takes longer
 // Every fault occurs within this many consecutive seeds.
 constexpr uint64_t kEnoughSeeds = 500;
 
@@ -95,10 +98,12 @@ TEST(SimulationTest, ASeedReplaysExactly) {
 }
 
 TEST(ProxiedSimulationTest, WhatAlwaysHoldsDoes) {
-  // The proxy has no callbacks. Its worlds have no storms, no unreachable hosts, and no times when all workers fail.
+  // The proxy has no callbacks. Its worlds have no storms, no unreachable hosts, no times when all workers fail, and no
+  // neighbours.
   ExpectHit(TrySeeds<ProxiedWorld>(kFewProxiedSeeds),
             {Fault::kSlowReader, Fault::kRationed, Fault::kDeadAddress, Fault::kTlsHandshake, Fault::kErrorsInBulk,
-             Fault::kLateBlock, Fault::kGaveWay});
+             Fault::kLateBlock, Fault::kGaveWay, Fault::kBesideLarger, Fault::kShortDeadline, Fault::kBesideMany,
+             Fault::kErrorDetails});
 }
 
 TEST(ProxiedSimulationTest, ASeedReplaysExactly) {

@@ -16,17 +16,25 @@ constexpr int64_t kRoomBytes = 6;
 constexpr size_t kPrefixBytes = 5;  // of a message: a flag and its length (gRPC, PROTOCOL-HTTP2)
 constexpr double kResetsPerSecond = 5;
 constexpr double kResetsAtOnce = 15;
-// Responses that were held for this time come before all others.
-constexpr std::chrono::seconds kHeldLong{3};
 // While there is no schedule, the share of a worker is the largest number, which cannot grow.
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 
+// Headers on the wire above this size are large: the schedule keeps more than the usual room for them.
+constexpr size_t kLargeHeaderBytes = 192;
+
+constexpr uint32_t kProtocolError = 1;  // section 7
 constexpr uint8_t kEndStream = 1;
 constexpr uint32_t kLastStream = (1u << 31) - 1;  // section 5.1.1
 
 uint32_t Number(const char* bytes) {
   const auto* digits = reinterpret_cast<const uint8_t*>(bytes);
   return (uint32_t{digits[0]} & 0x7f) << 24 | uint32_t{digits[1]} << 16 | uint32_t{digits[2]} << 8 | digits[3];
+}
+
+std::vector<double> WeightsOf(const ScheduleOptions& schedule) {
+  std::vector<double> weights;
+  for (const TrafficClass& traffic_class : schedule.classes) weights.push_back(traffic_class.weight);
+  return weights;
 }
 
 }  // namespace
@@ -40,8 +48,25 @@ WireOracle::WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, si
           absl::Seconds(static_cast<double>(budget_bytes) / profile_.capacity_bytes_per_second))),
       stall_time_(drain_time_ + absl::ToChronoNanoseconds(schedule.stall_timeout)),
       late_blocks_(profile_.capacity_bytes_per_second),
+      small_blocks_({.budget_bytes = budget_bytes,
+                     .part_bytes = PartCost(kMostBytes),
+                     .bytes_per_second = profile_.capacity_bytes_per_second,
+                     .slack = 2 * drain_time_}),
+      class_weights_(WeightsOf(schedule)),
+      class_shares_(class_weights_, PartCost(kMostBytes)),
+      free_room_(budget_bytes, schedule.ready_bytes),
+      expected_bytes_(budget_bytes / 3),
       workers_(workers),
       resets_(workers) {}
+
+void WireOracle::SetPolicy(SchedulePolicy policy) {
+  policy_ = policy;
+  unscheduled_ = unscheduled_ || !scheduled();
+  small_blocks_.Restart();
+  class_shares_.Restart();
+  free_room_.Restart();
+  grants_.clear();  // the policy before decided them
+}
 
 void WireOracle::Opened(ConnectionId id, size_t worker) {
   Connection& connection = connections_[id];
@@ -73,13 +98,13 @@ void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePo
   }
   const auto stream = connection.streams.find(id);
   if (frame.type() == FrameReader::kRstStream) {
-    TakeReset(connection.worker, now);
+    TakeReset(connection.worker, Number(frame.payload().data()), now);
     if (stream == connection.streams.end()) return;
     Drain(connection, stream->second, now);
     drained_streams_[connection.id].streams[id] = IsForgotten(stream->second) ? TimePoint() : now + drain_time_;
-    connection.streams.erase(stream);
+    EndStream(connection, id);
   } else if (frame.type() == FrameReader::kWindowUpdate && stream != connection.streams.end()) {
-    Grant(connection, stream->second, Number(frame.payload().data()), now);
+    Grant(connection, id, stream->second, Number(frame.payload().data()), now);
   } else if (frame.type() == FrameReader::kData && stream != connection.streams.end()) {
     if ((frame.flags() & kEndStream) != 0) OnRequest(stream->second);
   }
@@ -88,6 +113,7 @@ void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePo
 void WireOracle::OnRequest(Stream& stream) {
   if (stream.request.size() <= kPrefixBytes) return;
   stream.question = ParseQuestion(absl::string_view(stream.request).substr(kPrefixBytes)).value_or(Question{});
+  expected_bytes_ = std::max(expected_bytes_, static_cast<int64_t>(stream.question.bytes * stream.question.messages));
   const TimePoint deadline{std::chrono::nanoseconds(stream.question.deadline_ns)};
   if (stream.question.block == 0 || stream.opened_at < deadline) return;
   breaches_.push_back(absl::StrCat("a request left ", (stream.opened_at - deadline) / std::chrono::microseconds(1),
@@ -111,11 +137,35 @@ void WireOracle::Received(ConnectionId id, absl::string_view bytes, TimePoint no
 void WireOracle::OnReceived(Connection& connection, const FrameReader& frame) {
   const uint8_t type = frame.type();
   const bool ends = (frame.flags() & kEndStream) != 0;
+  if (type == FrameReader::kHeaders && frame.size() > kLargeHeaderBytes) large_headers_ = true;
   if (type == FrameReader::kRstStream || ((type == FrameReader::kData || type == FrameReader::kHeaders) && ends)) {
-    connection.streams.erase(frame.stream());
+    EndStream(connection, frame.stream());
   } else if (type == FrameReader::kGoAway && frame.payload().size() >= 4) {
-    connection.streams.erase(connection.streams.upper_bound(Number(frame.payload().data())), connection.streams.end());
+    const uint32_t last = Number(frame.payload().data());
+    while (!connection.streams.empty() && connection.streams.rbegin()->first > last) {
+      EndStream(connection, connection.streams.rbegin()->first);
+    }
   }
+}
+
+void WireOracle::EndStream(Connection& connection, uint32_t id) {
+  const auto found = connection.streams.find(id);
+  if (found == connection.streams.end()) return;
+  CountEnded(connection, id, found->second);
+  connection.streams.erase(found);
+}
+
+// A grant that the schedule decided in this turn does not leave if the stream has ended.
+void WireOracle::CountEnded(const Connection& connection, uint32_t id, const Stream& stream) {
+  const Question& question = stream.question;
+  ended_bytes_[question.block] += MostBytes(stream);
+  if (stream.rest_bytes == 0) return;
+  grants_.push_back({.connection = connection.id,
+                     .stream = id,
+                     .grant = {.block = question.block,
+                               .traffic_class = question.traffic_class,
+                               .cost_bytes = PartCost(stream.rest_bytes),
+                               .perhaps = true}});
 }
 
 void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
@@ -123,6 +173,7 @@ void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
   stream.window_bytes -= static_cast<int64_t>(data.size());
   stream.prefix_bytes += static_cast<int64_t>(data.size()) - message_bytes;
   if (stream.window_bytes < 0) breaches_.push_back("a worker has sent more than its window");
+  stream.received_bytes += message_bytes;
   stream.early_bytes = std::max<int64_t>(stream.early_bytes - message_bytes, 0);
   stream.unsure_bytes = std::max<int64_t>(stream.unsure_bytes - message_bytes, 0);
   MarkStalled(stream, now);
@@ -154,7 +205,7 @@ int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data, Tim
   return message_bytes;
 }
 
-void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now) {
+void WireOracle::Grant(const Connection& connection, uint32_t id, Stream& stream, int64_t bytes, TimePoint now) {
   // `bytes` restore the room of the received prefixes, and of a few bytes that came in the spare room. The rest is
   // granted.
   MarkStalled(stream, now);
@@ -177,7 +228,16 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
   // has more than one byte: granted bytes and room look the same.
   const bool idle = owed_bytes <= stream.early_bytes;
   if (idle && (stream.window_bytes <= 1 || now - stream.since >= stall_time_)) stream.since = now;
+  const int64_t cost_before = Cost(Outstanding(stream));
   stream.window_bytes += bytes;
+  const int64_t cost_bytes = Cost(Outstanding(stream)) - cost_before;
+  // A larger grant was decided by the policy before, and leaves late.
+  grants_.push_back({.connection = connection.id,
+                     .stream = id,
+                     .grant = {.block = stream.question.block,
+                               .traffic_class = stream.question.traffic_class,
+                               .cost_bytes = cost_bytes,
+                               .perhaps = cost_bytes > 2 * PartCost(kMostBytes)}});
 }
 
 // Bytes that the client let come may still arrive after it gave the stream up. They keep their charge for the drain
@@ -186,6 +246,7 @@ void WireOracle::Drain(const Connection& connection, Stream& stream, TimePoint n
   MarkStalled(stream, now);
   const int64_t bytes = Charge(stream);
   if (bytes > 0) draining_.push_back({now + drain_time_, bytes, connection.worker, Holds(stream)});
+  if (!stream.ready) draining_headers_.push_back(now + drain_time_);
 }
 
 void WireOracle::Closed(ConnectionId id, TimePoint now) {
@@ -196,6 +257,7 @@ void WireOracle::Closed(ConnectionId id, TimePoint now) {
   for (auto& [stream_id, stream] : found->second.streams) {
     Drain(found->second, stream, now);
     if (IsForgotten(stream)) drained.streams[stream_id] = TimePoint();
+    CountEnded(found->second, stream_id, stream);
   }
   connections_.erase(found);
 }
@@ -231,12 +293,15 @@ void WireOracle::HandshakeEnds(ConnectionId id, HandshakeEnd end, TimePoint now)
   draining_.push_back({now + drain_time_, handshake.mapped().cost_bytes});
 }
 
-void WireOracle::TakeReset(size_t worker, TimePoint now) {
+// The session resets a stream by itself if the worker breaks the protocol. Later resets then wait.
+void WireOracle::TakeReset(size_t worker, uint32_t error, TimePoint now) {
   Resets& resets = resets_[worker];
   const std::chrono::duration<double> elapsed = now - std::exchange(resets.since, now);
   resets.left = std::min(kResetsAtOnce, resets.left + kResetsPerSecond * elapsed.count()) - 1;
   // Allow a small error: the client reads its clock slightly earlier or later than this oracle.
-  if (resets.left < -0.01) breaches_.push_back(absl::StrCat("worker ", worker, " is reset more often than allowed"));
+  const bool by_session = error == kProtocolError;
+  if (resets.left < -0.01 && !by_session)
+    breaches_.push_back(absl::StrCat("worker ", worker, " is reset more often than allowed"));
   if (resets.left >= 1) return;
   ++rationed_resets_;
   resets.rationed_until = now + absl::ToChronoNanoseconds(absl::Seconds((1 - resets.left) / kResetsPerSecond));
@@ -265,7 +330,8 @@ void WireOracle::EndTurn(TimePoint now) {
     charged_bytes += draining.bytes;
     if (draining.slow) slow_bytes += draining.bytes;
   }
-  if (granted && granting() && load_of_ != nullptr) CheckLateBlocks(now);
+  std::vector<OpenResponse> responses;
+  if (granting() && load_of_ != nullptr) responses = OpenResponses();
   int64_t early_bytes = 0;
   for (auto& [id, connection] : connections_) {
     Worker& worker = workers_[connection.worker];
@@ -294,30 +360,128 @@ void WireOracle::EndTurn(TimePoint now) {
                                      " calls beside those; the budget is ", budget_bytes_));
   }
   drained_ = charged_bytes <= budget_bytes_;
+  CheckOrder(responses, granted, charged_bytes, now);
   CheckShares();
 }
 
-void WireOracle::CheckLateBlocks(TimePoint now) {
-  std::vector<DeadlineResponse> responses;
+// Checks the order in which responses were granted bytes, and that there was no more room.
+void WireOracle::CheckOrder(const std::vector<OpenResponse>& responses, bool granted, int64_t charged_bytes,
+                            TimePoint now) {
+  const std::vector<TurnGrant> grants = TakeGrants();
+  if (!granting() || load_of_ == nullptr) return;
+  const auto check = [this](std::optional<std::string> breach) {
+    if (breach.has_value()) breaches_.push_back(*std::move(breach));
+  };
+  if (granted) check(late_blocks_.Check(responses, now));
+  std::map<uint64_t, int64_t> most_bytes;  // of the blocks with a response that waits
+  for (const OpenResponse& response : responses) {
+    if (response.waits) most_bytes.emplace(response.block, ended_bytes_[response.block]);
+  }
   for (const auto& [id, connection] : connections_) {
+    if (most_bytes.empty()) break;
     for (const auto& [stream_id, stream] : connection.streams) {
-      // The grants of the turn may have left before the client knew the size of a response that came in it.
-      if (stream.question.block == 0 || !stream.ready || stream.ready_in_turn) continue;
-      responses.push_back({.block = stream.question.block,
-                           .traffic_class = stream.question.traffic_class,
-                           .deadline = TimePoint(std::chrono::nanoseconds(stream.question.deadline_ns)),
-                           .rest_bytes = stream.rest_bytes,
-                           .granted = stream.granted_in_turn,
-                           .could_be = CouldBeGranted(connection, stream),
-                           .held_long = now - stream.ready_at >= kHeldLong});
+      const auto found = most_bytes.find(stream.question.block);
+      if (found != most_bytes.end()) found->second += MostBytes(stream);
     }
   }
-  if (std::optional<std::string> breach = late_blocks_.Check(responses, now)) breaches_.push_back(*std::move(breach));
+  check(small_blocks_.Check(responses, grants, most_bytes, now));
+  check(class_shares_.Check(responses, grants));
+  if (!unscheduled_ && !large_headers_) check(free_room_.Check(RoomOf(responses, charged_bytes, now), now));
+}
+
+std::vector<OpenResponse> WireOracle::OpenResponses() {
+  std::vector<OpenResponse> responses;
+  for (auto& [id, connection] : connections_) {
+    for (auto& [stream_id, stream] : connection.streams) {
+      if (stream.question.block == 0 || !stream.ready) continue;
+      const bool could_be = CouldBeGranted(connection, stream);
+      // The worker may have been full at the beginning of a turn in which it delivers.
+      const bool could_be_before = std::exchange(stream.could_be, could_be) && !workers_[connection.worker].delivered;
+      responses.push_back({.id = {id, stream_id},
+                           .block = stream.question.block,
+                           .traffic_class = stream.question.traffic_class,
+                           .deadline = TimePoint(std::chrono::nanoseconds(stream.question.deadline_ns)),
+                           // The grants of the turn may have left before the client knew the size of a response that
+                           // came in it.
+                           .ready = stream.ready && !stream.ready_in_turn,
+                           .rest_bytes = stream.rest_bytes,
+                           .granted = stream.granted_in_turn,
+                           .could_be = could_be && !stream.ready_in_turn,
+                           .waits = could_be && could_be_before});
+    }
+  }
+  return responses;
+}
+
+std::vector<TurnGrant> WireOracle::TakeGrants() {
+  std::vector<TurnGrant> grants;
+  for (Granted& granted : std::exchange(grants_, {})) {
+    const auto connection = connections_.find(granted.connection);
+    if (granted.grant.block == 0 && connection != connections_.end()) {
+      const auto stream = connection->second.streams.find(granted.stream);
+      if (stream == connection->second.streams.end()) continue;
+      granted.grant.block = stream->second.question.block;
+      granted.grant.traffic_class = stream->second.question.traffic_class;
+    }
+    if (granted.grant.block > 0) grants.push_back(granted.grant);
+  }
+  return grants;
+}
+
+// Returns the cost of the bytes that were granted to the response or announced by it, or more.
+int64_t WireOracle::MostBytes(const Stream& stream) const {
+  return Cost(stream.received_bytes + std::max<int64_t>(stream.rest_bytes, Outstanding(stream)) + kRoomBytes);
+}
+
+FreeRoom::Turn WireOracle::RoomOf(const std::vector<OpenResponse>& responses, int64_t charged_bytes, TimePoint now) {
+  FreeRoom::Turn turn{.charged_bytes = charged_bytes, .expected_bytes = expected_bytes_};
+  const int64_t waiting_requests = waiting_requests_ == nullptr ? 0 : waiting_requests_();
+  if (waiting_requests < 0) return turn;
+  turn.request_waits = waiting_requests > 0;
+  // A class that leaves room also delays the responses that the client has given up: they follow all classes.
+  bool may_leave_room = false;
+  for (const OpenResponse& response : responses) {
+    turn.response_waits = turn.response_waits || response.waits;
+    may_leave_room = may_leave_room || (response.waits && MayLeaveRoom(response, charged_bytes));
+  }
+  turn.response_waits = turn.response_waits && !may_leave_room;
+  if (!turn.response_waits && !turn.request_waits) return turn;
+  while (!draining_headers_.empty() && draining_headers_.front() <= now) draining_headers_.pop_front();
+  turn.silent_calls = static_cast<int64_t>(draining_headers_.size());
+  for (const auto& [id, connection] : connections_) {
+    for (const auto& [stream_id, stream] : connection.streams) {
+      if (!stream.ready || stream.rest_bytes == 0) ++turn.silent_calls;
+      if (!stream.ready || stream.window_bytes > kRoomBytes) continue;
+      turn.ready_bytes += stream.rest_bytes;
+      turn.part_bytes = std::max(turn.part_bytes, PartCost(stream.rest_bytes));
+    }
+  }
+  return turn;
+}
+
+// Returns whether the response may wait for room that is kept for heavier classes. Any of them may have responses to
+// come, since a request that waits is not on the wire.
+bool WireOracle::MayLeaveRoom(const OpenResponse& response, int64_t charged_bytes) const {
+  if (class_weights_.empty()) return false;
+  const double weight = class_weights_[response.traffic_class];
+  double weights = weight;
+  for (const double other : class_weights_) weights += other > weight ? other : 0;
+  const auto budget_bytes = static_cast<double>(budget_bytes_);
+  const double path_bytes = profile_.capacity_bytes_per_second * absl::ToDoubleSeconds(profile_.propagation_rtt);
+  const double kept_bytes = std::max(budget_bytes * weight / weights, budget_bytes / 6 + 2 * path_bytes);
+  return weights > weight && static_cast<double>(charged_bytes) + budget_bytes / 8 > kept_bytes;
+}
+
+// Returns the cost of the next grant of this many bytes.
+int64_t WireOracle::PartCost(int64_t bytes) const {
+  return std::min(Cost(std::min(bytes, kMostBytes)), std::max(budget_bytes_ / 3, Cost(profile_.packet_payload_bytes)));
 }
 
 // Returns whether only the order of the schedule can keep the response from its first grant. A stream waits for its
-// reader as well, and a response that the client has given up keeps its stream open while resets are rationed.
+// reader as well, and a response that the client has given up keeps its stream open while resets are rationed. The
+// client also rations resets that never leave, since a connection ends with its last stream.
 bool WireOracle::CouldBeGranted(const Connection& connection, const Stream& stream) const {
+  if (last_streams_ > 0) return false;
   if (stream.granted_in_turn || stream.rest_bytes == 0 || stream.question.streaming) return false;
   if (stream.window_bytes > kRoomBytes || resets_[connection.worker].rationed_until >= stream.ready_at) return false;
   const WorkerLoad load = load_of_(connection.worker);
@@ -379,8 +543,15 @@ void WireOracle::CheckShares() {
   }
 }
 
-void WireOracle::MarkStalled(Stream& stream, TimePoint now) const {
-  if (now - stream.since >= stall_time_ && Owed(stream) > stream.early_bytes) stream.stalled = true;
+void WireOracle::MarkStalled(Stream& stream, TimePoint now) {
+  if (stream.early_bytes == 0) stream.late = false;
+  if (now - stream.since < stall_time_) return;
+  if (Owed(stream) > stream.early_bytes) stream.stalled = true;
+  // The early bytes of a call that has stalled have a timer of their own then.
+  const auto late_after = stream.stalled ? 2 * stall_time_ : stall_time_;
+  if (stream.early_bytes == 0 || now - stream.since < late_after) return;
+  if (!std::exchange(stream.late, true)) ++early_hung_;
+  early_late_ = true;
 }
 
 int64_t WireOracle::Outstanding(const Stream& stream) const {
@@ -392,17 +563,18 @@ int64_t WireOracle::Owed(const Stream& stream) const {
   return stream.window_bytes + stream.prefix_bytes - kRoomBytes;
 }
 int64_t WireOracle::EarlyCost(const Stream& stream) const {
-  return stream.unbounded ? 0 : Cost(std::min(stream.early_bytes, Outstanding(stream)));
+  return stream.unbounded || stream.late ? 0 : Cost(std::min(stream.early_bytes, Outstanding(stream)));
 }
 
 int64_t WireOracle::Charge(const Stream& stream) const {
   if (stream.unbounded) return 0;
-  return stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
+  const int64_t late_bytes = stream.late ? std::min(stream.early_bytes, Outstanding(stream)) : 0;
+  return stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream)) - Cost(late_bytes);
 }
 
 // Returns whether the schedule charges no granted bytes: all have stalled, or nothing bounds them.
 bool WireOracle::IsForgotten(const Stream& stream) const {
-  return stream.unbounded || (stream.stalled && EarlyCost(stream) == 0);
+  return stream.unbounded || ((stream.stalled || stream.late) && EarlyCost(stream) == 0);
 }
 
 // Returns whether the stream holds more than bytes that are, or may be, early. All early bytes together are at most a

@@ -13,8 +13,12 @@
 #include "absl/container/btree_map.h"
 #include "absl/strings/string_view.h"
 #include "lib/scheduling/link_schedule.h"
+#include "tests/simulation/class_shares.h"
 #include "tests/simulation/frame_reader.h"
+#include "tests/simulation/free_room.h"
 #include "tests/simulation/late_blocks.h"
+#include "tests/simulation/open_response.h"
+#include "tests/simulation/small_blocks.h"
 #include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
@@ -31,7 +35,7 @@ class WireOracle {
 
   // The policy changes; call it before the schedule changes. Calls that were sent or granted bytes while it was
   // unscheduled count nowhere: nothing bounds them.
-  void SetPolicy(SchedulePolicy policy) { policy_ = policy; }
+  void SetPolicy(SchedulePolicy policy);
 
   using ConnectionId = uint64_t;
   void Opened(ConnectionId connection, size_t worker);
@@ -57,7 +61,15 @@ class WireOracle {
   using LoadOf = std::function<WorkerLoad(size_t worker)>;
   void SetLoadOf(LoadOf load_of) { load_of_ = std::move(load_of); }
 
+  // Sets the function that returns the number of requests that wait for room, and not for their own worker; -1 while
+  // handshakes wait, and come first.
+  using WaitingRequests = std::function<int64_t()>;
+  void SetWaitingRequests(WaitingRequests waiting) { waiting_requests_ = std::move(waiting); }
+
   uint64_t gave_way() const { return late_blocks_.gave_way(); }
+  uint64_t beside_larger() const { return small_blocks_.beside_larger(); }
+  uint64_t beside_many() const { return class_shares_.beside_many(); }
+  uint64_t early_hung() const { return early_hung_; }  // calls whose early bytes did not come in time
 
   // Returns breaches of these bounds: the budget, its third for early bytes, its third for handshakes, and the
   // allowance of resets. Further bounds are twice the share of a slow worker, and the window of a stream.
@@ -68,6 +80,8 @@ class WireOracle {
   uint64_t last_streams() const { return last_streams_; }  // connections that used all of their stream numbers
   // Number of early grants while another call of the connection waited for its grant.
   uint64_t early_beside() const { return early_beside_; }
+  // Whether early bytes did not come in time, and their charge ended before they came.
+  bool early_late() const { return early_late_; }
   // The outstanding bytes of slow workers that do not count, in units of the budget.
   int64_t uncounted_bytes() const { return uncounted_bytes_; }
 
@@ -82,6 +96,7 @@ class WireOracle {
     std::string prefix;          // the received part of the next length prefix
     uint32_t rest_bytes = 0;     // of the current message
     bool stalled = false;
+    bool late = false;       // its early bytes did not come in time, and are not charged
     bool unbounded = false;  // sent or granted bytes while unscheduled
     TimePoint since;         // the start of its stall timer
     std::string request;     // the received part of its message
@@ -89,6 +104,14 @@ class WireOracle {
     TimePoint opened_at;
     TimePoint ready_at;
     bool granted_in_turn = false;
+    bool could_be = false;       // granted, at the end of the previous turn
+    int64_t received_bytes = 0;  // without length prefixes
+  };
+  // Bytes that were granted in this turn. The block of a stream may be known later in the turn.
+  struct Granted {
+    ConnectionId connection = 0;
+    uint32_t stream = 0;
+    TurnGrant grant;
   };
   struct Connection {
     ConnectionId id = 0;
@@ -133,9 +156,17 @@ class WireOracle {
   void OnReceived(Connection& connection, const FrameReader& frame);
   void OnData(Stream& stream, absl::string_view data, TimePoint now);
   static int64_t TakeMessageBytes(Stream& stream, absl::string_view data, TimePoint now);
-  void Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now);
+  void Grant(const Connection& connection, uint32_t id, Stream& stream, int64_t bytes, TimePoint now);
   void Drain(const Connection& connection, Stream& stream, TimePoint now);
-  void CheckLateBlocks(TimePoint now);
+  void EndStream(Connection& connection, uint32_t id);
+  void CountEnded(const Connection& connection, uint32_t id, const Stream& stream);
+  void CheckOrder(const std::vector<OpenResponse>& responses, bool granted, int64_t charged_bytes, TimePoint now);
+  std::vector<OpenResponse> OpenResponses();
+  std::vector<TurnGrant> TakeGrants();
+  int64_t MostBytes(const Stream& stream) const;
+  bool MayLeaveRoom(const OpenResponse& response, int64_t charged_bytes) const;
+  FreeRoom::Turn RoomOf(const std::vector<OpenResponse>& responses, int64_t charged_bytes, TimePoint now);
+  int64_t PartCost(int64_t bytes) const;
   bool CouldBeGranted(const Connection& connection, const Stream& stream) const;
   bool granting() const { return policy_ == SchedulePolicy::kGrants; }
   bool scheduled() const { return policy_ != SchedulePolicy::kUnscheduled; }
@@ -143,8 +174,8 @@ class WireOracle {
   void LookAt(size_t worker);
   void CheckShares();
   int64_t Grown(int64_t share_bytes) const;
-  void TakeReset(size_t worker, TimePoint now);
-  void MarkStalled(Stream& stream, TimePoint now) const;
+  void TakeReset(size_t worker, uint32_t error, TimePoint now);
+  void MarkStalled(Stream& stream, TimePoint now);
   int64_t Outstanding(const Stream& stream) const;
   int64_t Owed(const Stream& stream) const;
   int64_t EarlyCost(const Stream& stream) const;
@@ -163,10 +194,23 @@ class WireOracle {
   int64_t uncounted_bytes_ = 0;
   bool drained_ = true;  // all bytes that may arrive fit the budget
   LateBlocks late_blocks_;
+  SmallBlocks small_blocks_;
+  const std::vector<double> class_weights_;  // empty: there is one class
+  ClassShares class_shares_;
+  FreeRoom free_room_;
+  int64_t expected_bytes_;  // the most that the client may expect of one response
+  WaitingRequests waiting_requests_;
+  std::vector<Granted> grants_;              // in this turn
+  std::map<uint64_t, int64_t> ended_bytes_;  // of each block, of streams that have ended
+  std::deque<TimePoint> draining_headers_;   // until when the headers of streams that were given up may come
+  bool large_headers_ = false;               // have come
+  bool unscheduled_ = false;                 // at any time so far
   std::vector<Worker> workers_;
   std::map<ConnectionId, Handshake> handshakes_;
   bool handshake_began_ = false;  // in this turn
   uint64_t early_beside_ = 0;
+  bool early_late_ = false;
+  uint64_t early_hung_ = 0;
   absl::btree_map<ConnectionId, Connection> connections_;
   std::deque<Draining> draining_;
   std::map<ConnectionId, Drained> drained_streams_;

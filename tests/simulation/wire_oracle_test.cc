@@ -36,8 +36,8 @@ std::string Request(uint32_t stream) {
 std::string Grant(uint32_t stream, uint32_t bytes) {
   return Frame(8, 0, stream, Number(bytes));
 }
-std::string Reset(uint32_t stream) {
-  return Frame(3, 0, stream, Number(8));
+std::string Reset(uint32_t stream, uint32_t error = 8) {
+  return Frame(3, 0, stream, Number(error));
 }
 std::string Data(uint32_t stream, size_t bytes) {
   return Frame(0, 0, stream, std::string(bytes, 'x'));
@@ -408,10 +408,10 @@ TEST_F(WireOracleTest, FindsARequestThatLeavesAfterItsDeadline) {
 // Responses of 10 KB that take 10 ms each, of a block with one millisecond left and of one with a minute.
 class LateBlocksTest : public WireOracleTest {
  protected:
-  void BothAreReady(size_t class_of_other = 0) {
+  void BothAreReady(size_t class_of_other = 0, uint64_t late_block = 2) {
     SetShare(kBudgetBytes, false);
-    Send(RequestOf(1, 1, now_ + std::chrono::milliseconds(1)));
-    Send(RequestOf(1, 2, now_ + std::chrono::minutes(1), class_of_other), kOther);
+    Send(RequestOf(1, late_block, now_ + std::chrono::milliseconds(1)));
+    Send(RequestOf(1, 3 - late_block, now_ + std::chrono::minutes(1), class_of_other), kOther);
     for (const WireOracle::ConnectionId connection : {kConnection, kOther}) {
       Receive(Frame(1, 4, 1, "headers") + Frame(0, 0, 1, std::string(1, '\0') + Number(10'000)), connection);
     }
@@ -422,7 +422,7 @@ class LateBlocksTest : public WireOracleTest {
 TEST_F(LateBlocksTest, FindsOneThatDoesNotGiveWay) {
   BothAreReady();
   Send(Grant(1, 5'000));
-  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("block 1, which is late, was granted bytes before one of block 2")));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("block 2, which is late, was granted bytes before one of block 1")));
 }
 
 TEST_F(LateBlocksTest, MayHaveWhatTheOthersLeave) {
@@ -436,8 +436,8 @@ TEST_F(LateBlocksTest, MayHaveWhatTheOthersLeave) {
 // The grant left before the response came that makes the block late.
 TEST_F(LateBlocksTest, IsNotLateByAResponseThatComesInTheTurn) {
   SetShare(kBudgetBytes, false);
-  Send(RequestOf(1, 1, now_ + std::chrono::milliseconds(15)) + RequestOf(3, 1, now_ + std::chrono::milliseconds(15)));
-  Send(RequestOf(1, 2, now_ + std::chrono::minutes(1)), kOther);
+  Send(RequestOf(1, 2, now_ + std::chrono::milliseconds(15)) + RequestOf(3, 2, now_ + std::chrono::milliseconds(15)));
+  Send(RequestOf(1, 1, now_ + std::chrono::minutes(1)), kOther);
   const auto ready = [](uint32_t stream) {
     return Frame(1, 4, stream, "headers") + Frame(0, 0, stream, std::string(1, '\0') + Number(10'000));
   };
@@ -448,7 +448,7 @@ TEST_F(LateBlocksTest, IsNotLateByAResponseThatComesInTheTurn) {
   Receive(ready(3));
   EXPECT_THAT(EndTurn(), IsEmpty());
   Send(Grant(1, 1'000));
-  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("block 1, which is late")));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("block 2, which is late")));
 }
 
 TEST_F(LateBlocksTest, GivesWayWithinItsClassOnly) {
@@ -466,11 +466,109 @@ TEST_F(LateBlocksTest, MayHaveWhatAFullWorkerCannotTake) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
-TEST_F(LateBlocksTest, ComesFirstAfterItWasHeldForLong) {
-  BothAreReady();
-  now_ += std::chrono::seconds(3);
+TEST_F(LateBlocksTest, KeepsTheShareOfTheOldest) {
+  BothAreReady(0, 1);
   Send(Grant(1, 5'000));
   EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+// A query of 1,000 bytes and a scan of 500,000 bytes are ready, and a third of the budget is one part.
+class SmallBlocksTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kPartBytes = kBudgetBytes / 3;
+
+  // Returns how many parts the scan may be granted while the query waits, at most `parts`. `others` are the bytes of
+  // small blocks that are granted after each.
+  int PartsOfScan(int parts, int64_t others = 0) {
+    for (int i = 1; i <= parts; ++i) {
+      const std::vector<TurnGrant> grants{{.block = 1, .cost_bytes = kPartBytes}, {.block = 2, .cost_bytes = others}};
+      if (small_blocks_.Check({scan_, query_}, grants, {{1, 500'000}, {2, 0}, {3, 1000}}, now_).has_value())
+        return i - 1;
+    }
+    return parts;
+  }
+
+  TimePoint now_ = TimePoint() + std::chrono::hours(1);
+  OpenResponse scan_{.id = {1, 1}, .block = 1, .deadline = TimePoint::max(), .ready = true, .rest_bytes = 500'000};
+  OpenResponse query_{.id = {1, 3},
+                      .block = 3,
+                      .deadline = now_ + std::chrono::milliseconds(100),
+                      .ready = true,
+                      .rest_bytes = 1000,
+                      .could_be = true,
+                      .waits = true};
+  SmallBlocks small_blocks_{{.budget_bytes = kBudgetBytes,
+                             .part_bytes = kPartBytes,
+                             .bytes_per_second = 1e6,
+                             .slack = std::chrono::milliseconds(10)}};
+};
+
+TEST_F(SmallBlocksTest, WaitForOnePartOfALargeOne) {
+  EXPECT_EQ(PartsOfScan(2), 1);
+  EXPECT_EQ(small_blocks_.beside_larger(), 1u);
+}
+
+TEST_F(SmallBlocksTest, AndForOneWithEachBudget) {
+  EXPECT_EQ(PartsOfScan(20, kBudgetBytes), 20);
+}
+
+TEST_F(SmallBlocksTest, MayWaitForBlocksOfASimilarSize) {
+  scan_.rest_bytes = 5000;
+  EXPECT_EQ(PartsOfScan(20), 20);
+}
+
+TEST_F(SmallBlocksTest, MayWaitOnceTheyAreLate) {
+  query_.deadline = now_ + std::chrono::milliseconds(11);
+  EXPECT_EQ(PartsOfScan(20), 20);
+}
+
+TEST_F(SmallBlocksTest, MayWaitForAnotherClass) {
+  query_.traffic_class = 1;
+  EXPECT_EQ(PartsOfScan(20), 20);
+}
+
+TEST(ClassSharesTest, AClassThatWaitsIsGrantedItsShare) {
+  const OpenResponse waits{
+      .id = {1, 1}, .block = 1, .ready = true, .rest_bytes = 1000, .could_be = true, .waits = true};
+  // Returns whether ten parts of class 1 for each of class 0, which waits, are too many.
+  const auto is_breach = [&](double weight) {
+    ClassShares shares({weight, 1}, 10'000);
+    bool breach = false;
+    for (int i = 0; i < 100; ++i) {
+      breach = breach || shares.Check({waits}, {{.traffic_class = 1, .cost_bytes = 10'000}}).has_value();
+      if (i % 10 == 0)
+        breach = breach || shares.Check({waits}, {{.traffic_class = 0, .cost_bytes = 10'000}}).has_value();
+    }
+    return breach;
+  };
+  EXPECT_FALSE(is_breach(0.1));
+  EXPECT_TRUE(is_breach(1));
+  EXPECT_TRUE(is_breach(100));
+}
+
+TEST(FreeRoomTest, FindsACallThatWaitsWhileThereIsRoom) {
+  constexpr int64_t kReadyBytes = 1 << 20;
+  const FreeRoom::Turn idle{.charged_bytes = 9000, .part_bytes = 5000, .expected_bytes = 10'000, .silent_calls = 4};
+  const auto is_breach = [](const FreeRoom::Turn& turn, std::chrono::milliseconds time = FreeRoom::kLateness) {
+    FreeRoom room(kBudgetBytes, kReadyBytes);
+    const TimePoint now = TimePoint() + std::chrono::hours(1);
+    return room.Check(turn, now).has_value() || room.Check(turn, now + time + std::chrono::milliseconds(1)).has_value();
+  };
+  EXPECT_FALSE(is_breach(idle)) << "no call waits";
+  FreeRoom::Turn response = idle;
+  response.response_waits = true;
+  EXPECT_TRUE(is_breach(response));
+  EXPECT_FALSE(is_breach(response, std::chrono::milliseconds(1))) << "a timer may be late";
+  response.part_bytes = kBudgetBytes / 2;
+  EXPECT_TRUE(is_breach(response));
+  FreeRoom::Turn request = idle;
+  request.request_waits = true;
+  EXPECT_TRUE(is_breach(request));
+  request.ready_bytes = kBudgetBytes;
+  EXPECT_FALSE(is_breach(request)) << "its block has enough";
+  request.ready_bytes = 0;
+  request.silent_calls = 60;
+  EXPECT_FALSE(is_breach(request)) << "headers have their third";
 }
 
 TEST_F(WireOracleTest, FindsMoreResetsThanAreAllowed) {
@@ -479,6 +577,8 @@ TEST_F(WireOracleTest, FindsMoreResetsThanAreAllowed) {
   EXPECT_EQ(oracle_.rationed_resets(), 1u);
   EXPECT_EQ(oracle_.rationed_until(0), now_ + std::chrono::milliseconds(200));
   EXPECT_LT(oracle_.rationed_until(1), now_);
+  Send(Request(201) + Reset(201, 1));
+  EXPECT_THAT(EndTurn(), IsEmpty()) << "the worker broke the protocol";
   Send(Request(301) + Reset(301));
   EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("reset more often than allowed")));
 }

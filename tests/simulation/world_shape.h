@@ -7,6 +7,15 @@
 
 namespace sluice::testing {
 
+// Calls of a kind that must not cost the others more than their bytes.
+enum class Neighbours {
+  kNone,
+  kScans,    // large fan-outs of the method of small ones, which are expected to be as large, and have short deadlines
+  kStreams,  // thousands of streams of a class of a low weight, which are ready or wait for a connection
+  kErrors,   // two workers end each call with an error with large details
+  kHung,     // of calls that respond at once otherwise, some hang
+};
+
 // The parts of a simulated world, and the faults that may occur in it.
 struct WorldShape {
   size_t workers = 16;
@@ -25,6 +34,9 @@ struct WorldShape {
   size_t tunnels = 0;          // of clients, through the proxy, each to a byte worker of its own
   bool tunnel_faults = false;  // their clients and workers pause, stop, and disappear
   bool switches = false;       // the policy changes while calls are out
+  Neighbours neighbours = Neighbours::kNone;
+
+  bool has_large_heads() const { return large_heads || neighbours == Neighbours::kErrors; }
 };
 
 // Adds workers that are neither healthy nor hung, in half of the worlds.
@@ -36,9 +48,16 @@ inline void DrawBadWorkers(Dice& dice, WorldShape& shape) {
   shape.large_heads = dice.OneIn(6);
 }
 
-// Lets the policy change in one of eight worlds. Call it last: the other draws of a seed stay as they are.
+// Lets the policy change in one of eight worlds. Call it after the draws above, which stay as they are for a seed.
 inline void DrawSwitches(Dice& dice, WorldShape& shape) {
   shape.switches = !shape.storm && dice.OneIn(8);
+}
+
+// Adds neighbours in one of eight worlds. Call it last.
+inline void DrawNeighbours(Dice& dice, WorldShape& shape) {
+  if (!dice.OneIn(8) || shape.storm || shape.switches || shape.dead_addresses > 0) return;
+  constexpr Neighbours kKinds[] = {Neighbours::kScans, Neighbours::kErrors, Neighbours::kHung};
+  shape.neighbours = kKinds[dice.Below(3)];
 }
 
 }  // namespace sluice::testing

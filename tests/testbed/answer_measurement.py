@@ -117,10 +117,13 @@ class Servers:
     def _start(self, command, network, machine, host, folder):
         ready, log = (folder / f"{host}.{suffix}" for suffix in ("ready", "log"))
         ready.unlink(missing_ok=True)
-        argv = [*command, ready, *network.machine_listens(machine)]
+        argv = self._argv(command, ready, network.machine_listens(machine))
         started = self._stack.enter_context(Program(network, host, argv, log))
         started.wait_until_ready(ready)
         return started
+
+    def _argv(self, command, ready, listens):
+        return [*command, ready, *listens]
 
 
 def link_flags(link):

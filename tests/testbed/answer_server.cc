@@ -95,7 +95,12 @@ class AnswerService final : public v1::Answers::CallbackService {
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const v1::AnswerRequest* request,
                                    v1::AnswerResponse* response) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    Think(thinker_, *request, *response, [reactor] { reactor->Finish(grpc::Status::OK); });
+    Think(thinker_, *request, *response, [reactor, request] {
+      const uint32_t details_bytes = request->error_details_bytes();
+      if (details_bytes == 0) return reactor->Finish(grpc::Status::OK);
+      reactor->Finish(
+          grpc::Status(grpc::StatusCode::INTERNAL, "the request asks for an error", std::string(details_bytes, 'x')));
+    });
     return reactor;
   }
 

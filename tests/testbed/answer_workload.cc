@@ -36,6 +36,7 @@ std::vector<v1::AnswerRequest> AnswerWorkload::NextBlock(size_t workers) {
     request.set_think_us(shape_.think_us);
     request.set_tail_think_us(shape_.tail_think_us);
     request.set_tail_share(shape_.tail_share);
+    request.set_error_details_bytes(shape_.error_details_bytes);
   }
   return requests;
 }

@@ -21,6 +21,7 @@ struct AnswerShape {
   uint32_t think_us = 0;
   uint32_t tail_think_us = 0;
   double tail_share = 0;
+  uint32_t error_details_bytes = 0;  // not 0: the calls fail with this many bytes of details
 };
 
 // Parses "10kb", or a range such as "200:200000". InvalidArgument quotes the text.

@@ -41,14 +41,21 @@ TEST(ParseResponseBytesTest, RefusesWhatIsNoSize) {
 }
 
 TEST(AnswerWorkloadTest, AsksForWhatItIsGiven) {
-  AnswerWorkload workload(
-      {.min_bytes = 7, .max_bytes = 7, .messages = 3, .think_us = 4, .tail_think_us = 5, .tail_share = 0.5}, 1);
+  AnswerWorkload workload({.min_bytes = 7,
+                           .max_bytes = 7,
+                           .messages = 3,
+                           .think_us = 4,
+                           .tail_think_us = 5,
+                           .tail_share = 0.5,
+                           .error_details_bytes = 6},
+                          1);
   const std::vector<v1::AnswerRequest> requests = workload.NextBlock(2);
   ASSERT_EQ(requests.size(), 2U);
   for (const v1::AnswerRequest& request : requests) {
     EXPECT_EQ(request.response_bytes(), 7U);
     EXPECT_EQ(request.messages(), 3U);
     EXPECT_EQ(request.think_us(), 4U);
+    EXPECT_EQ(request.error_details_bytes(), 6U);
     EXPECT_EQ(request.tail_think_us(), 5U);
     EXPECT_EQ(request.tail_share(), 0.5);
   }

@@ -180,18 +180,18 @@ class Pauses(Fault):
 
 
 class BadPath(Fault):
-    """Loses a share of the packets that a machine sends, and delays another share, so that other packets overtake
-    them.
+    """Loses a share of the packets that some machines send, and delays another share, so that other packets overtake
+    them. If `machines` is empty, all machines do.
 
-        The switch selects the packets with nftables when they arrive from the machine. It drops the lost packets,
+        The switch selects the packets with nftables when they arrive from a machine. It drops the lost packets,
     and forwards the late ones to a detour. There late_packets.py holds them for a moment, and then sends them to the
     switch's shallow port. Rejected: netem, because the kernels of many containers lack it; a filter on the machine
     itself, because TCP notices the drop and does not count the packet as sent; a tiny tbf queue, because it drops in
     bursts.
     """
 
-    def __init__(self, machine, loss, reorder):
-        self._machine = machine
+    def __init__(self, machines, loss, reorder):
+        self._machines = machines
         self._loss = loss
         self._reorder = reorder
 
@@ -199,6 +199,7 @@ class BadPath(Fault):
         if not shutil.which("nft"):
             raise Unsupported("missing tool: nft; on Debian: apt-get install nftables")
         self._place = place
+        self._machines = self._machines or range(len(place.network.machines))
         self._forwarder = None
         self._rules = None
         if self._reorder:
@@ -211,8 +212,8 @@ class BadPath(Fault):
         lines = "\n".join(
             f"ip protocol tcp numgen random mod 1000000 < {round(1e6 * share)} counter {verdict}" for share, verdict in rules
         )
-        device = self._place.network.machine_port(self._machine)
-        hook = f'type filter hook ingress device "{device}" priority 0;'
+        devices = ", ".join(f'"{self._place.network.machine_port(machine)}"' for machine in self._machines)
+        hook = f"type filter hook ingress devices = {{ {devices} }} priority 0;"
         file = self._place.folder / "faults.nft"
         file.write_text(f"table netdev faults {{\nchain path {{\n{hook}\n{lines}\n}}\n}}\n")
         try:
@@ -238,7 +239,7 @@ class BadPath(Fault):
         return {"loss": self._loss, "reorder": self._reorder, **counted}
 
     def _start_forwarder(self):
-        # The machine must compute checksums: a program that forwards packets cannot leave them to the device.
+        # The machines must compute checksums: a program that forwards packets cannot leave them to the device.
         self._ethtool("off")
         network = self._place.network
         _ip(self._place, network.switch, "link", "add", _DETOUR, "type", "veth", "peer", "name", _DETOUR_END)
@@ -253,7 +254,8 @@ class BadPath(Fault):
 
     def _ethtool(self, state):
         network = self._place.network
-        _run(self._place, network.machines[self._machine], "ethtool", "-K", network.device, "tx", state)
+        for machine in self._machines:
+            _run(self._place, network.machines[machine], "ethtool", "-K", network.device, "tx", state)
 
     def _nft(self, *arguments):
         return _run(self._place, self._place.network.switch, "nft", *arguments)

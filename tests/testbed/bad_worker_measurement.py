@@ -7,17 +7,18 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import flags as common
 from answer_measurement import Servers, built, server_command
 from bad_worker_faults import Place
-from bad_worker_scenarios import SCENARIOS, SMALL
+from bad_worker_scenarios import HAND_WRITTEN, SMALL
 from bad_worker_summary import budget_figures, figures_of, group_figures, memory_figures, run_line, verdict_line, verdicts
 from measurement import Load, measure
 from scenario import LinkScenario
 from sluice_programs import link_config, scrape, sum_of_metric
-from stock_clients import plain_environment, proxy_environment
-from stock_measurement import ADMIN, LISTEN, ProxiedServers
+from stock_clients import client_command, plain_environment, proxy_environment
+from stock_measurement import ADMIN, LISTEN, ProxiedServers, StockLoads
 from topology import AGGREGATOR, Network
 
 sys.path.insert(0, str(common.REPOSITORY / "tests/system/apps"))
@@ -26,9 +27,12 @@ from certificates import Authority  # noqa: E402
 _SAMPLE_S = 0.1
 _SAMPLED = "sluice_budget_bytes,sluice_in_flight_bytes,process_resident_memory_bytes"
 _PATIENCE_S = 60  # how long to wait for a load to end after its measured part
+_GO_WAYS = ("go", "direct")
+_GO_WARM_UP_BLOCKS = 10
 _COUNTED = {
     "inferred_rto_waits": ("sluice_timeouts_total", 'kind="tcp_rto"'),
     "inferred_losses": ("sluice_inferred_losses_total",),
+    "back_offs": ("sluice_budget_decisions_total", 'decision="back_off"'),
 }
 
 
@@ -63,25 +67,33 @@ class BadWorkerMeasurement:
         self._folder = folder
         self._progress = progress
         self._loads = {build: built(build, "tests/group_load") for build in flags.build}
-        self._proxies = {build: built(build, "bin/sluice-proxy") for build in flags.build if set(flags.way) - {"library"}}
+        self._proxies = {
+            build: built(build, "bin/sluice-proxy") for build in flags.build if set(flags.way) - {"library", "direct"}
+        }
         self._server = server_command(flags.build[0], "cpp")
         self._byte_server = [built(flags.build[0], "tests/byte_server")]
+        self._go, self._go_server = (
+            [client_command("go", program) for program in ("aggregator", "worker")] if set(flags.way) & set(_GO_WAYS) else 2 * [None]
+        )
         self._tls = None
 
-    def run(self, name):
+    def run(self, name, scenario):
         """Returns the results of one scenario: a list, ready for JSON."""
-        scenario = SCENARIOS[name](self._flags)
         results = []
         ways = [way for way in self._flags.way if way in scenario.ways]
         for transport, way in itertools.product(self._flags.transport, ways):
             self._progress.step(f"{name}: {scenario.link.workers} workers, {transport}, {scenario.link.title}")
             tunnels = scenario.tunnel_workers() if way != "tunnel" else range(scenario.link.workers)
-            with Network(scenario.link) as network, self._servers(network, transport, tunnels) as servers:
+            with Network(scenario.link) as network, self._servers(network, transport, way, tunnels) as servers:
                 results += self._run_in(network, servers, name, scenario, way, transport)
         return results
 
-    def _servers(self, network, transport, tunnels):
+    def _servers(self, network, transport, way, tunnels):
         """Returns servers, of which those of the workers in `tunnels` are byte_servers."""
+        if way in _GO_WAYS:
+            if transport == "tls":
+                raise ValueError(f"--way {way}: only with --transport plaintext")
+            return _GoServers(self._go_server, network, self._folder)
         if transport == "plaintext":
             machines = {worker % len(network.machines) for worker in tunnels}
             return _MixedServers(self._server, self._byte_server, machines, network, self._folder)
@@ -108,10 +120,12 @@ class BadWorkerMeasurement:
         ]  # fmt: skip
 
     def _result(self, scenario, repetitions, of):
-        medians, demands = verdicts(scenario.bounds, [figures_of(runs) for runs in repetitions])
-        result = {**of, **scenario.link.facts(), "medians": medians, "demands": demands,
+        figures = [figures_of(runs, scenario) for runs in repetitions]
+        medians, demands = verdicts(scenario.bounds, figures)
+        result = {**of, **scenario.link.facts(), "medians": medians, "demands": demands, "figures": figures,
                   "repetitions": repetitions}  # fmt: skip
-        self._progress.step(verdict_line(result))
+        if demands or scenario.shown:
+            self._progress.step(verdict_line(result, scenario.shown))
         return result
 
     def _run_once(self, network, servers, run):
@@ -121,11 +135,14 @@ class BadWorkerMeasurement:
             fault.set_up(Place(network, servers, self._folder))
             stack.callback(fault.tear_down)
             service, sampler, environment = servers, None, plain_environment()
-            if run.way != "library":
+            if run.way not in ("library", "direct"):
                 service = stack.enter_context(self._proxy(network, servers, run))
                 sampler = stack.enter_context(_ProxySampler(network, self._folder))
                 environment = proxy_environment(LISTEN)
-            load = _GroupLoad(network, self._load_argv(network, run), self._folder, environment, fault, sampler)
+            if run.way in _GO_WAYS:
+                load = _GoLoads(self._go_loads(network, run, environment), run.seconds, fault, sampler)
+            else:
+                load = _GroupLoad(network, self._load_argv(network, run), self._folder, environment, fault, sampler)
             result = measure(run, network, service, load, self._progress)
         result.update(fault.facts())
         self._progress.step(run_line(result))
@@ -134,7 +151,7 @@ class BadWorkerMeasurement:
     def _load_argv(self, network, run):
         config = {
             "groups": [self._group_config(group, network, run) for group in run.variant.groups],
-            "stock_client": run.way != "library",
+            "stock_client": run.way != "library" or run.policy == HAND_WRITTEN,
             "link": link_config(run.link),
             "schedule": {"policy": run.policy},
             "warm_up_s": run.warm_up_s,
@@ -149,6 +166,19 @@ class BadWorkerMeasurement:
         file = self._folder / "group-load.json"
         file.write_text(json.dumps(config))
         return [self._loads[run.build], "--config", file]
+
+    def _go_loads(self, network, run, environment):
+        addresses = network.worker_addresses()
+        loads = {}
+        for group in run.variant.groups:
+            folder = self._folder / group.name
+            folder.mkdir(exist_ok=True)
+            argv = [*self._go, "--workers", ",".join(addresses[worker] for worker in group.workers)]
+            argv += ["--response-bytes", group.response_bytes, "--readers", group.readers, "--timeout", group.timeout_s]
+            argv += ["--interval-ms", 1e3 * group.interval_s, "--seconds", run.seconds]
+            argv += ["--warmup-blocks", _GO_WARM_UP_BLOCKS if group.warm_up else 0]
+            loads[group.name] = Load(network, argv, folder, environment)
+        return loads
 
     def _group_config(self, group, network, run):
         config = group.config(network.worker_addresses())
@@ -184,6 +214,13 @@ class _MixedServers(Servers):
     def _start(self, command, network, machine, host, folder):
         command = self._byte_command if machine in self._byte_machines else command
         return super()._start(command, network, machine, host, folder)
+
+
+class _GoServers(Servers):
+    """The workers of examples/go."""
+
+    def _argv(self, command, ready, listens):
+        return [*command, "--ready-file", ready, "--listen", ",".join(listens)]
 
 
 class _CountedProxy(ProxiedServers):
@@ -231,26 +268,53 @@ class _GroupLoad(Load):
 
     def report(self):
         report = super().report()
-        seconds = report["seconds"]
-        groups = {group["name"]: group_figures(group, seconds) for group in report["groups"]}
+        groups = {group["name"]: group for group in report["groups"]}
         if self._sampler:
             samples, counts = self._sampler.samples(report["started_s"]), {}
         else:
             samples = [(sample["time_s"], sample["budget_bytes"], sample["in_flight_bytes"], sample["resident_bytes"])
                        for sample in report["samples"]]  # fmt: skip
             counts = _counted_by_link(report)
-        return {
-            "goodput_bps": groups[SMALL]["goodput_bps"],
-            "blocks": groups[SMALL]["fan_outs"],
-            "seconds": seconds,
-            "groups": groups,
-            **budget_figures([sample[:3] for sample in samples]),
-            "budget_changes": report["budget_changes"],
-            **memory_figures([(time_s, resident) for time_s, _, _, resident in samples]),
-            **counts,
-        }
+        return {**_figures(groups, report["seconds"], samples), "budget_changes": report["budget_changes"], **counts}
+
+
+class _GoLoads(StockLoads):
+    """A client in Go for each group."""
+
+    def __init__(self, loads, seconds, fault, sampler):
+        super().__init__(loads)
+        self._seconds = seconds
+        self._fault = fault
+        self._sampler = sampler
+
+    def start(self):
+        self._fault.begin()
+        self._started_s = time.monotonic()
+        super().start()
+
+    def report(self):
+        reports = {name: load.report() for name, load in self._loads.items()}
+        groups = {name: {**report, "fan_outs": report["records"]} for name, report in reports.items()}
+        samples = self._sampler.samples(self._started_s) if self._sampler else []
+        counts = {} if self._sampler else dict.fromkeys(_COUNTED, 0)
+        return {**_figures(groups, self._seconds, samples), **counts}
+
+
+def _figures(groups, seconds, samples):
+    """`groups` are by name, and `samples` as of _ProxySampler."""
+    groups = {name: group_figures(group, seconds) for name, group in groups.items()}
+    return {
+        "goodput_bps": groups[SMALL]["goodput_bps"],
+        "blocks": groups[SMALL]["fan_outs"],
+        "seconds": seconds,
+        "groups": groups,
+        **budget_figures([sample[:3] for sample in samples]),
+        **memory_figures([(time_s, resident) for time_s, _, _, resident in samples]),
+    }
 
 
 def _counted_by_link(report):
+    if not report["metrics_after"]:
+        return dict.fromkeys(_COUNTED, 0)  # there is no link
     before, after = report["metrics_before"], report["metrics_after"]
     return {name: int(sum_of_metric(after, *metric) - sum_of_metric(before, *metric)) for name, metric in _COUNTED.items()}

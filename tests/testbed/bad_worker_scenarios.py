@@ -7,9 +7,12 @@ from bad_worker_faults import BadPath, DeadAddresses, Fault, LostLinks, Pauses, 
 from flags import link_of
 from scenario import LinkScenario
 
-# With "tunnel" the servers speak no gRPC, and their clients reach them by CONNECT through the proxy.
-WAYS = ("library", "proxy", "tunnel")
+# With "tunnel" the servers speak no gRPC, and their clients reach them by CONNECT through the proxy. With "go" and
+# "direct" clients and servers are stock ones in Go, with the proxy and without.
+WAYS = ("library", "proxy", "tunnel", "go", "direct")
+_CPP_WAYS = ("library", "proxy", "tunnel")
 POLICIES = ("unscheduled", "rolling", "grants")
+HAND_WRITTEN = "hand-written"  # in place of a policy: gRPC's own client, without Sluice
 
 # The load without other workers, with healthy ones, and with bad ones.
 ALONE, HEALTHY, BAD = VARIANTS = ("alone", "healthy", "bad")
@@ -23,7 +26,7 @@ _DEAD_TIMEOUT_S = 10
 _DEAD_INTERVAL_S = 0.1  # a call fails at once if the last attempt to connect failed
 # The kernel needs 9 s to detect a lost link (TCP_USER_TIMEOUT), and an attempt to connect again takes 5 s.
 _RACK_S = 25
-_MEGABYTE = 1 << 20
+MEGABYTE = 1 << 20
 _SCAN_CALLS = 1024
 _SMALL_CALLS = 10
 _CLASS_WEIGHT = 3  # of small, if that of other is 1
@@ -47,13 +50,20 @@ class Group:
     traffic_class: str = ""
     warm_up: bool = True
     tunnel: bool = False  # to byte_servers, through the proxy
+    fan_out: str = ""
+    unknown_sizes: bool = False
+    start_s: float = 0
+    think_s: float = 0
+    error_details_bytes: int = 0
 
     def config(self, addresses):
         workers = [worker if isinstance(worker, str) else addresses[worker] for worker in self.workers]
         config = {**dataclasses.asdict(self), "workers": workers}
         del config["tunnel"]
-        if not self.traffic_class:
-            del config["traffic_class"]  # builds before classes do not have it
+        # Earlier builds do not have these fields.
+        for name in ("traffic_class", "fan_out", "unknown_sizes", "start_s", "think_s", "error_details_bytes"):
+            if not config[name]:
+                del config[name]
         return config
 
 
@@ -93,6 +103,7 @@ class Scenario:
     seconds: float = 10
     ways: tuple = ("library", "proxy")
     default_policies: tuple = ("grants",)
+    shown: tuple = ()  # figures without a bound that are also printed
 
     def tunnel_workers(self):
         groups = {group for variant in self.variants for group in variant.groups if group.tunnel}
@@ -103,7 +114,7 @@ def _harm(control, goodput, p99):
     return (Bound(f"goodput_over_{control}", at_least=goodput), Bound(f"p99_over_{control}", at_most=p99))
 
 
-def _link(flags, workers, machines=None, rate_bps=10**8, buffer_bytes=32 * 1024):
+def link_of_flags(flags, workers, machines=None, rate_bps=10**8, buffer_bytes=32 * 1024):
     """Returns the link of the flags, with the defaults of a scenario. Without `machines`, each worker has its own
     machine."""
     chosen = copy.copy(flags)
@@ -113,7 +124,7 @@ def _link(flags, workers, machines=None, rate_bps=10**8, buffer_bytes=32 * 1024)
     return dataclasses.replace(link_of(chosen), machines=machines or chosen.workers)
 
 
-def _busy(flags, workers):
+def busy(flags, workers):
     """Returns fan-outs that use the whole link."""
     return Group(SMALL, tuple(workers), flags.response or 10240, readers=2)
 
@@ -136,25 +147,25 @@ def _slow_rate(flags, link):
 
 
 def _slow_once(flags):
-    link = _link(flags, workers=16)
+    link = link_of_flags(flags, workers=16)
     rate_bps = _slow_rate(flags, link)
     large = flags.large or min(rate_bps * _LARGE_S // 8, _LARGE_BYTES_AT_MOST)
     other = Group(OTHER, (0,), large, fan_outs=1, warm_up=False)
-    variants = _three(_busy(flags, range(1, link.workers)), other, SlowSenders([0], rate_bps), flags.budget)
-    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15), ways=WAYS)
+    variants = _three(busy(flags, range(1, link.workers)), other, SlowSenders([0], rate_bps), flags.budget)
+    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15), ways=_CPP_WAYS)
 
 
 def _slow_again(flags):
-    link = _link(flags, workers=16)
+    link = link_of_flags(flags, workers=16)
     slow = range(flags.slow_workers)
     other = Group(OTHER, tuple(slow), flags.again, readers=flags.slow_readers, warm_up=False)
-    small = _busy(flags, range(flags.slow_workers, link.workers))
+    small = busy(flags, range(flags.slow_workers, link.workers))
     variants = _three(small, other, SlowSenders(slow, _slow_rate(flags, link)), flags.budget)
-    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15), ways=WAYS)
+    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15), ways=_CPP_WAYS)
 
 
 def _dead(flags):
-    link = _link(flags, workers=64, machines=8)
+    link = link_of_flags(flags, workers=64, machines=8)
     small = _paced(flags, range(link.workers))
     other = Group(OTHER, DeadAddresses.addresses(flags.dead), 200, interval_s=_DEAD_INTERVAL_S,
                   timeout_s=_DEAD_TIMEOUT_S, warm_up=False)  # fmt: skip
@@ -169,7 +180,7 @@ def _dead(flags):
 
 
 def _rack(flags):
-    link = _link(flags, workers=64, machines=8)
+    link = link_of_flags(flags, workers=64, machines=8)
     machines = link.machine_count()
     lost = round(machines * (flags.rack or link.workers // 2) / link.workers)
     if not 0 < lost < machines:
@@ -186,10 +197,10 @@ def _rack(flags):
 
 def _next_to_large_responses(flags, fault, *bounds):
     """Returns a scenario in which one worker sends 1 MB repeatedly."""
-    link = _link(flags, workers=16)
-    variants = _three(_busy(flags, range(1, link.workers)), Group(OTHER, (0,), _MEGABYTE), fault, flags.budget)
+    link = link_of_flags(flags, workers=16)
+    variants = _three(busy(flags, range(1, link.workers)), Group(OTHER, (0,), MEGABYTE), fault, flags.budget)
     bounds = (*_harm(HEALTHY, 0.95, 1.3), Bound("total_goodput_over_healthy", at_least=0.95), *bounds)
-    return Scenario(link, variants, bounds, ways=WAYS)
+    return Scenario(link, variants, bounds, ways=_CPP_WAYS)
 
 
 def _pause(flags):
@@ -199,14 +210,14 @@ def _pause(flags):
 
 
 def _lossy(flags):
-    return _next_to_large_responses(flags, BadPath(0, flags.loss / 100, flags.reorder / 100))
+    return _next_to_large_responses(flags, BadPath([0], flags.loss / 100, flags.reorder / 100))
 
 
 def _slow_merge(flags):
     # The port must be faster than the application.
-    link = _link(flags, workers=16, rate_bps=10**9, buffer_bytes=512 * 1024)
-    small = _busy(flags, range(1, link.workers))
-    other = Group(OTHER, (0,), _MEGABYTE, messages=1000, warm_up=False)  # a stream would prolong the warm-up
+    link = link_of_flags(flags, workers=16, rate_bps=10**9, buffer_bytes=512 * 1024)
+    small = busy(flags, range(1, link.workers))
+    other = Group(OTHER, (0,), MEGABYTE, messages=1000, warm_up=False)  # a stream would prolong the warm-up
     slow = dataclasses.replace(other, merge_s=flags.merge / 1e3)
     variants = (
         Variant(ALONE, (small,), budget_bytes=flags.budget),
@@ -218,10 +229,10 @@ def _slow_merge(flags):
 
 
 def _scan(flags):
-    link = _link(flags, workers=64, machines=8)
+    link = link_of_flags(flags, workers=64, machines=8)
     small = dataclasses.replace(_paced(flags, range(_SMALL_CALLS)), response_bytes=flags.response or 1024)
     workers = tuple(call % link.workers for call in range(_SCAN_CALLS))
-    other = Group(OTHER, workers, flags.large or _MEGABYTE, warm_up=False)
+    other = Group(OTHER, workers, flags.large or MEGABYTE, warm_up=False)
     variants = (
         Variant(ALONE, (small,), budget_bytes=flags.budget),
         Variant(BAD, (small, other), budget_bytes=flags.budget),
@@ -232,9 +243,9 @@ def _scan(flags):
 
 def _classes(flags):
     # Both groups always have more to receive than the link takes.
-    link = _link(flags, workers=64, machines=8)
+    link = link_of_flags(flags, workers=64, machines=8)
     small = Group(SMALL, tuple(range(32)), flags.response or 10240, readers=8, traffic_class=SMALL)
-    other = Group(OTHER, tuple(range(32, 64)), flags.large or _MEGABYTE // 8, readers=2, traffic_class=OTHER)
+    other = Group(OTHER, tuple(range(32, 64)), flags.large or MEGABYTE // 8, readers=2, traffic_class=OTHER)
     one_class = tuple(dataclasses.replace(group, traffic_class="") for group in (small, other))
     variants = (
         Variant(HEALTHY, one_class, budget_bytes=flags.budget),
@@ -249,7 +260,7 @@ def _classes(flags):
 
 def _mixed_shares(flags):
     """Calls and tunnels that always have more to receive than the link takes."""
-    link = _link(flags, workers=64, machines=8)
+    link = link_of_flags(flags, workers=64, machines=8)
     calls, tunnels = _calls_and_tunnels(flags, link, readers=4)
     tunnels = dataclasses.replace(tunnels, name=OTHER)
     classes = ((SMALL, _CLASS_WEIGHT), (OTHER, 1))
@@ -280,7 +291,7 @@ def _mixed(small_is_tunnel):
     """Groups that need less than the link together: a group of each kind, and two of the same kind."""
 
     def scenario(flags):
-        link = _link(flags, workers=64, machines=8)
+        link = link_of_flags(flags, workers=64, machines=8)
         pair = _calls_and_tunnels(flags, link, interval_s=_MIXED_INTERVAL_S)
         small, other = reversed(pair) if small_is_tunnel else pair
         # Other than the interval of the first group, so that they meet in all ways.
@@ -298,7 +309,7 @@ def _mixed(small_is_tunnel):
 
 
 def _proxy_rto(flags):
-    link = _link(flags, workers=32, machines=8)
+    link = link_of_flags(flags, workers=32, machines=8)
     small = Group(SMALL, tuple(range(link.workers)), flags.response or 10240)
     # The budget is fixed, because an adaptive one would soon end the collapse.
     variants = (

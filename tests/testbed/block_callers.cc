@@ -2,17 +2,25 @@
 
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include "absl/synchronization/notification.h"
+
 namespace sluice::testbed {
 namespace {
 
 // The tags and lengths of an AnswerResponse take at most 6 bytes for `payload` and 2 for `tail`.
 constexpr int64_t kMessageOverheadBytes = 8;
+
+// Of gRPC's own client, whose default refuses errors with large details.
+constexpr int kMaxHeaderBytes = 64 << 10;
+
+using Clock = BlockRecord::Clock;
 
 class FanOutCaller final : public BlockCaller {
  public:
@@ -26,15 +34,25 @@ class FanOutCaller final : public BlockCaller {
         .server_streaming = stream};
     FanOutOptions options = options_.call;
     options.timeout = timeout;
-    const FanOutResult result = fan_out_.Call(
-        method, [&](size_t worker) { return AskOf(worker, requests[worker]); },
+    FanOutResult result;
+    absl::Notification done;
+    const std::shared_ptr<FanOutCall> call = fan_out_.CallAsync(
+        method, [&](size_t worker) { return AskOf(worker, requests); },
         [&](size_t worker, const v1::AnswerResponse& response) {
           if (options_.on_message) {
             if (absl::Status accepted = options_.on_message(); !accepted.ok()) return accepted;
           }
           return record.Add(requests[worker], response);
         },
-        options);
+        options,
+        [&](FanOutResult ended) {
+          result = std::move(ended);
+          done.Notify();
+        });
+    if (options_.cut && !done.WaitForNotificationWithTimeout(absl::FromChrono(*options_.cut - Clock::now()))) {
+      call->Cancel();
+    }
+    done.WaitForNotification();
     record.retries = result.retries;
     record.hedges = result.hedges;
     record.hedges_won = result.hedges_won;
@@ -42,7 +60,9 @@ class FanOutCaller final : public BlockCaller {
   }
 
  private:
-  std::optional<Ask<v1::AnswerRequest>> AskOf(size_t worker, const v1::AnswerRequest& request) const {
+  std::optional<Ask<v1::AnswerRequest>> AskOf(size_t worker, const std::vector<v1::AnswerRequest>& requests) const {
+    if (worker >= requests.size()) return std::nullopt;
+    const v1::AnswerRequest& request = requests[worker];
     std::optional<int64_t> bytes;
     if (options_.sizes_known) bytes = int64_t{request.messages()} * (request.response_bytes() + kMessageOverheadBytes);
     std::vector<size_t> replicas;
@@ -60,7 +80,8 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 class HandWrittenCaller final : public BlockCaller {
  public:
-  HandWrittenCaller(const Stubs& stubs, CallCap& cap) : stubs_(stubs), cap_(cap) {}
+  HandWrittenCaller(const Stubs& stubs, CallCap& cap, std::optional<Clock::time_point> cut)
+      : stubs_(stubs), cap_(cap), cut_(cut) {}
 
   ~HandWrittenCaller() override { queue_.Shutdown(); }
 
@@ -79,10 +100,7 @@ class HandWrittenCaller final : public BlockCaller {
     }
     absl::Status status;
     for (size_t left = requests.size(); left > 0; --left) {
-      void* tag = nullptr;
-      bool ok = false;
-      queue_.Next(&tag, &ok);
-      OneCall& call = *static_cast<OneCall*>(tag);
+      OneCall& call = *static_cast<OneCall*>(NextEnded(calls));
       cap_.End();
       status.Update(call.status.ok() ? record.Add(*call.request, call.response) : FromGrpc(call.status));
     }
@@ -98,8 +116,24 @@ class HandWrittenCaller final : public BlockCaller {
     std::unique_ptr<grpc::ClientAsyncResponseReader<v1::AnswerResponse>> reader;
   };
 
+  // Returns the tag of a call that has ended. Cancels all calls when the time is up.
+  void* NextEnded(std::deque<OneCall>& calls) {
+    void* tag = nullptr;
+    bool ok = false;
+    if (cut_) {
+      // gRPC wants the time by the system's clock.
+      const auto cut = std::chrono::system_clock::now() +
+                       std::chrono::duration_cast<std::chrono::system_clock::duration>(*cut_ - Clock::now());
+      if (queue_.AsyncNext(&tag, &ok, cut) != grpc::CompletionQueue::TIMEOUT) return tag;
+      for (OneCall& call : calls) call.context.TryCancel();
+    }
+    queue_.Next(&tag, &ok);
+    return tag;
+  }
+
   const Stubs& stubs_;
   CallCap& cap_;
+  const std::optional<Clock::time_point> cut_;
   grpc::CompletionQueue queue_;
 };
 
@@ -138,6 +172,7 @@ void CallCap::End() {
 Stubs ConnectByHand(const std::vector<std::string>& workers) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
   Stubs stubs;
   for (const std::string& worker : workers) {
     stubs.push_back(
@@ -146,8 +181,9 @@ Stubs ConnectByHand(const std::vector<std::string>& workers) {
   return stubs;
 }
 
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, CallCap& cap) {
-  return std::make_unique<HandWrittenCaller>(stubs, cap);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, CallCap& cap,
+                                                   std::optional<Clock::time_point> cut) {
+  return std::make_unique<HandWrittenCaller>(stubs, cap, cut);
 }
 
 }  // namespace sluice::testbed

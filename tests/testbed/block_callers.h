@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,21 +25,23 @@ namespace sluice::testbed {
 class BlockCaller {
  public:
   virtual ~BlockCaller() = default;
-  // Waits until all responses have arrived, one call has failed, or the timeout expires. `requests` has one entry per
-  // worker.
+  // Waits until all responses have arrived, one call has failed, or the timeout expires. `requests` has one entry for
+  // each worker that is asked.
   virtual absl::Status Call(const std::vector<v1::AnswerRequest>& requests, absl::Duration timeout,
                             BlockRecord& record) = 0;
 };
 
 struct FanOutCallerOptions {
-  FanOutOptions call;  // its timeout is replaced by the timeout of each call
+  FanOutOptions call;                                 // its timeout is replaced by the timeout of each call
+  std::optional<BlockRecord::Clock::time_point> cut;  // cancels what has not ended by then
   bool sizes_known = true;
   size_t replicas = 0;  // the replicas of worker i are i + 1, i + 2 …
   // Called for each message before it counts, on the thread that merges. An error rejects the message. May be null.
   std::function<absl::Status()> on_message;
 };
 
-// Makes the calls through Sluice. All readers share `fan_out`, which must outlive them.
+// Makes the calls through Sluice, to the first workers of `fan_out`, one for each request. All readers share `fan_out`,
+// which must outlive them.
 std::unique_ptr<BlockCaller> MakeFanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options);
 
 // A hand-written semaphore for calls in flight: first in, first out, shared by all readers. One for each load.
@@ -58,9 +61,10 @@ class CallCap {
 };
 
 // Makes the same calls by hand, with generated stubs, a completion queue for each reader, and `cap`. All readers share
-// `stubs` and `cap`, which must outlive them.
+// `stubs` and `cap`, which must outlive them. Cancels what has not ended by the time `cut`.
 using Stubs = std::vector<std::unique_ptr<v1::Answers::Stub>>;
 Stubs ConnectByHand(const std::vector<std::string>& workers);
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, CallCap& cap);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, CallCap& cap,
+                                                   std::optional<BlockRecord::Clock::time_point> cut = std::nullopt);
 
 }  // namespace sluice::testbed

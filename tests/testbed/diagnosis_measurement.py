@@ -8,6 +8,7 @@ import subprocess
 
 from answer_measurement import AnswerMeasurement, Servers, built
 from bad_worker_faults import BadPath, Fault, Place, SlowSenders
+from counters import PortMonitor
 from measurement import Load
 from scenario import AnswerScenario, Think
 from topology import AGGREGATOR, Network
@@ -33,20 +34,31 @@ class Known:
     response_bytes: str = "10240"
     think: Think = Think()
     workers: int = 0  # 0: as many as the link has
+    rate_bps: int = 0  # 0: as the link has
     idle: bool = False
 
 
 KNOWN = {
     "incast": Known("hand-written", ("yes",), ("yes",)),
-    "computing": Known("hand-written", ("yes", "not_sure"), ("yes",), think=Think(60.0, 0.0)),
-    # Most responses are lost as a whole after their requests were acknowledged, which only their senders can see. A busy
-    # machine spreads the responses, so that few are lost.
+    # A busy machine spreads the responses, so that few are lost.
+    "computing": Known("hand-written", ("yes", "not_sure"), ("yes", "not_sure"), think=Think(60.0, 0.0)),
+    # Most responses are lost as a whole after their requests were acknowledged, which only their senders can see. At
+    # 100 Mbit/s, a busy machine asks 400 workers so slowly that the port loses next to nothing.
     "small": Known(
-        "hand-written", ("yes", "not_sure"), ("yes", "not_sure"), response_bytes="1200", think=Think(60.0, 0.0), workers=400
+        "hand-written",
+        ("yes", "not_sure"),
+        ("yes", "not_sure"),
+        response_bytes="1200",
+        think=Think(60.0, 0.0),
+        workers=400,
+        rate_bps=25_000_000,
     ),
     "grants": Known("default", ("no",), ("no",)),
     "room": Known("hand-written", ("no",), ("no",), roomy=True),
-    "lossy": Known("hand-written", ("no",), ("no", "not_sure"), roomy=True, fault=BadPath(_BAD_MACHINE, loss=_LOSS, reorder=0)),
+    # A machine that pauses makes many responses late at once.
+    "lossy": Known(
+        "hand-written", ("no", "not_sure"), ("no", "not_sure"), roomy=True, fault=BadPath([_BAD_MACHINE], loss=_LOSS, reorder=0)
+    ),
     "slow": Known("hand-written", ("no",), ("no",), roomy=True, fault=SlowSenders([_BAD_MACHINE], _SLOW_BPS)),
     # Some workers take as long as a retransmission timeout.
     "tail": Known("default", ("no", "not_sure"), ("no",), think=Think(2.0, 200.0)),
@@ -71,6 +83,8 @@ class DiagnosisMeasurement:
             link = dataclasses.replace(link, buffer_bytes=_ROOMY_BUFFER_BYTES)
         if known.workers:
             link = dataclasses.replace(link, workers=known.workers)
+        if known.rate_bps:
+            link = dataclasses.replace(link, rate_bps=known.rate_bps)
         scenario = AnswerScenario(
             link=link,
             policy=known.policy,
@@ -90,7 +104,12 @@ class DiagnosisMeasurement:
                 load.wait_until_warm(servers, lambda: progress.update("warming up"))
                 known.fault.begin()
                 load.start()
+            port = stack.enter_context(PortMonitor(network))
+            before = port.state()
             result = {"scenario": name, **link.facts(), **self._diagnose(network)}
+            after = port.state()
+            result["switch_drops"] = after.drops - before.drops
+            result["switch_packets"] = after.sent_packets - before.sent_packets
             if not known.idle and load.ended(0):
                 raise RuntimeError("the load ended before the diagnoses")
         for host in ("aggregator", "worker"):

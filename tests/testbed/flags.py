@@ -78,10 +78,17 @@ def output_file(text):
     return path
 
 
-def add_link_flags(parser, workers=64):
+def rates(text):
+    return [parse_rate_bps(word) for word in text.split(",")]
+
+
+def add_link_flags(parser, workers=64, several_rates=False):
     add = parser.add_argument
     add("--workers", type=flag(count), default=workers, metavar="N")
-    add("--rate", type=flag(parse_rate_bps), default=10**8, metavar="RATE", help="rate of the switch port (100mbit)")
+    if several_rates:
+        add("--rate", type=flag(rates), metavar="RATE,...", help="rate of the switch port; several run one after the other")
+    else:
+        add("--rate", type=flag(parse_rate_bps), default=10**8, metavar="RATE", help="rate of the switch port (100mbit)")
     add("--buffer", type=flag(parse_size_bytes), default=32 * 1024, metavar="BYTES", help="buffer of the switch port (32kb)")
     add("--tell-buffer", type=flag(told_buffer), default=None, metavar="BYTES|unknown", help="buffer that Sluice is "
         "configured with; default: the true buffer")  # fmt: skip

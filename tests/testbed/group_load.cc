@@ -84,6 +84,7 @@ class GroupLoad {
   absl::Status Configure() {
     if (config_.seconds() <= 0) return absl::InvalidArgumentError("seconds: must be above 0");
     for (const v1::LoadGroup& group : config_.groups()) {
+      if (absl::Status added = shared_fan_outs_.Add(group); !added.ok()) return added;
       if (group.workers().empty() || group.readers() == 0 || group.timeout_s() <= 0) {
         return absl::InvalidArgumentError(
             absl::StrCat("group \"", group.name(), "\": give workers, readers and timeout_s"));
@@ -138,7 +139,7 @@ class GroupLoad {
     std::vector<LoadGroup*> groups;
     for (LoadGroup& group : groups_) {
       if (!group.config().warm_up()) continue;
-      absl::Status status = group.Start(link_, config_.ca());
+      absl::Status status = group.Start(link_, config_.ca(), shared_fan_outs_);
       if (status.ok()) status = group.AwaitConnections();
       if (!status.ok()) return status;
       groups.push_back(&group);
@@ -167,7 +168,7 @@ class GroupLoad {
     for (LoadGroup& group : groups_) {
       groups.push_back(&group);
       if (group.config().warm_up()) continue;
-      if (absl::Status started = group.Start(link_, config_.ca()); !started.ok()) return started;
+      if (absl::Status started = group.Start(link_, config_.ca(), shared_fan_outs_); !started.ok()) return started;
     }
     std::jthread sampler([&](const std::stop_token& stopped) { Sample(window, stopped, report); });
     std::vector<v1::GroupReport> reports = RunAll(groups, window);
@@ -210,6 +211,7 @@ class GroupLoad {
   Link::Options link_options_;
   BudgetChanges budget_changes_;  // outlives the link, which calls it
   std::shared_ptr<Link> link_;    // null with the stock client
+  SharedFanOuts shared_fan_outs_;
   std::deque<LoadGroup> groups_;
 };
 

@@ -13,8 +13,8 @@ _SOURCE_SEED = 1
 _PLAN_KEY = {
     "batches": "goodput_bps",
     "rolling": "rolling_goodput_bps",
-    "grants": "rolling_goodput_bps",
-    "unscheduled": "collapse_goodput_bps",
+    "grants": "grants_goodput_bps",
+    "unscheduled": "unscheduled_goodput_bps",
 }
 
 
@@ -61,4 +61,5 @@ class ReadMeasurement:
         argv += ["--rtt", f"{link.rtt_us}us", "--mtu", MTU_BYTES, "--connections", "persistent"]
         argv += ["--workers", link.workers, "--sru", scenario.sru_bytes, "--json"]
         plan = json.loads(run_to_end(argv, "the model"))
-        return round(plan[_PLAN_KEY[scenario.policy]])
+        goodput_bps = plan[_PLAN_KEY[scenario.policy]]  # None if the responses exceed the buffer without a schedule
+        return None if goodput_bps is None else round(goodput_bps)

@@ -11,10 +11,11 @@ _BUILT = _REPOSITORY / "build/clients"
 _PROXY_VARIABLES = {"grpc_proxy", "http_proxy", "https_proxy", "no_grpc_proxy", "no_proxy", "grpc_proxy_exp"}
 
 
-def client_command(language):
-    """Raises ValueError if the client has not been built, and Unsupported if the machine lacks its language."""
+def client_command(language, program="aggregator"):
+    """Raises ValueError if the program has not been built, and Unsupported if the machine lacks its language. Only Go
+    has another program, the worker."""
     python = _REPOSITORY / "examples/python"
-    made = python / "answers_pb2_grpc.py" if language == "python" else _BUILT / language / "aggregator"
+    made = python / "answers_pb2_grpc.py" if language == "python" else _BUILT / language / program
     if not made.exists():
         raise ValueError(f"{made} does not exist; make it with: examples/build-clients {language}")
     return [python_with_grpc(), python / "aggregator.py"] if language == "python" else [made]

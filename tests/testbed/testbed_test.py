@@ -30,6 +30,7 @@ _TUNNELS = _RUN.with_name("tunnels")
 _IDLE_TUNNELS = _RUN.with_name("idle-tunnels")
 _STOPPED_TUNNELS = _RUN.with_name("stopped-tunnels")
 _BAD_WORKERS = _RUN.with_name("bad-workers")
+_NEIGHBOURS = _RUN.with_name("neighbours")
 _BUILD_CLIENTS = _RUN.parents[2] / "examples/build-clients"
 _STOCK_SERVERS = _RUN.parents[2] / "examples/stock-clients/run"
 _TOKEN = "SLUICE_TESTBED_TEST"
@@ -119,6 +120,14 @@ def flags(_build):
         (["--loss", "50"], "'50' must be below 50 percent"),
     ):
         refuses(arguments, complaint, _BAD_WORKERS)
+    for arguments, complaint in (
+        (["--neighbour", "none,loud"], "'loud' is not a neighbour; there are none, cubic-1, cubic-4"),
+        (["--policy", "batches"], "'batches' is not a policy; there are unscheduled, rolling, grants"),
+        (["--policy", "hand-written", "--way", "proxy"], "--policy hand-written needs --way library"),
+        (["--seconds", "0.5"], "'0.5' must be 1 or more"),
+        (["--neighbour", "none,on-off", "--seconds", "5"], "on-off needs --seconds above 5"),
+    ):
+        refuses(arguments, complaint, _NEIGHBOURS)
     refuses(["--scenario", "incast,drunk"], "'drunk' is not a scenario; there are incast, computing, small", _DIAGNOSE)
 
 
@@ -196,7 +205,7 @@ def tells_slow_workers_from_losses(build):
 
 
 def adapts(build):
-    arguments = "--workers 32 --tell-buffer 64kb --phases 64kb:1,16kb:4 --blocks 20 --quiet".split()
+    arguments = "--workers 32 --tell-buffer 64kb --phases 64kb:1,16kb:8 --blocks 20 --quiet".split()
     result = json.loads(finish(start(*arguments, "--build", build, script=_ADAPT)))
     before, *after = result["chunks"]
     check(before["budget_bytes"] == 64 * 1024, f"the budget is not the buffer: {before}")
@@ -433,9 +442,11 @@ def _check_ratio(result):
 
 def calibrates(build):
     """One run is right, or the median of three is: programs that share two CPUs with the switch are delayed now and
-    then, and may then fail to determine a figure."""
+    then, and may then fail to determine a figure. At 20 Mbit/s they keep up: at 100 a debug build on a virtual machine
+    was 15 % slower than its link."""
     def run(repeat):
-        found = json.loads(finish(start("--quiet", "--build", build, "--repeat", repeat, script=_CALIBRATE)))
+        arguments = ["--quiet", "--rate", "20mbit", "--build", build, "--repeat", repeat]
+        found = json.loads(finish(start(*arguments, script=_CALIBRATE)))
         return found if isinstance(found, list) else [found]
 
     def errors(results):
@@ -459,8 +470,12 @@ def calibrates(build):
 
 def diagnoses(build):
     """The verdicts are right with incast and without, and nothing but incast is taken for it."""
-    _diagnosed(build, "incast,computing,small,queue")
-    _diagnosed(build, "grants,room,tail,idle", seconds=3)  # a short look tells that there is no incast
+    for result in _diagnosed(build, "incast,computing,small"):
+        lost = result["switch_drops"] / result["switch_packets"]
+        check(lost >= 0.01, f"{result['scenario']}: there was no incast to diagnose, {lost:.2%} dropped: {result}")
+    for result in _diagnosed(build, "queue") + _diagnosed(build, "room,idle", seconds=3):
+        check(result["switch_drops"] == 0, f"{result['scenario']}: a port with room dropped: {result}")
+    _diagnosed(build, "grants,tail", seconds=3)  # a short look tells that there is no incast
 
 
 def diagnoses_one_bad_worker(build):
@@ -472,6 +487,7 @@ def diagnoses_one_bad_worker(build):
 def _diagnosed(build, scenarios, seconds=6):
     arguments = ["--scenario", scenarios, "--seconds", str(seconds), "--quiet", "--build", build]
     results = json.loads(finish(start(*arguments, script=_DIAGNOSE)))
+    results = results if isinstance(results, list) else [results]
     check(",".join(result["scenario"] for result in results) == scenarios, f"other scenarios: {results}")
     return results
 
@@ -487,6 +503,81 @@ def bad_workers(build):
     check(len(runs["pause"]["paused_at_s"]) >= 2, f"no pauses: {runs['pause']}")
     check(runs["pause"]["groups"]["other"]["longest_gap_ms"] >= 200, f"the worker went on: {runs['pause']}")
     check(runs["slow-merge"]["groups"]["other"]["goodput_bps"] > 0, f"no stream: {runs['slow-merge']}")
+
+
+def neighbours(build):
+    """The other requests take effect. Their cost needs a quiet machine and longer runs."""
+    arguments = "--seconds 2 --warm-up 0.2 --quiet --build".split()
+
+    def run(*flags):
+        return json.loads(finish(start(*arguments, build, *flags, script=_BAD_WORKERS)))
+
+    for result in run("--scenario", "neighbours,neighbours-told", "--large", "100kb", "--rate", "50mbit,100mbit"):
+        alone, bad = (result["repetitions"][0][variant]["groups"] for variant in ("alone", "bad"))
+        check("other" not in alone and bad["other"]["fan_outs"] > 0, f"no scans: {result}")
+        check(alone["small"]["fan_outs"] >= 10 and alone["small"]["errors"] == 0, f"no queries: {result}")
+        goal_ms = 2.5 * alone["small"]["p99_ms"] + 2
+        check(abs(result["medians"]["p99_over_goal"] - bad["small"]["p99_ms"] / goal_ms) < 0.01, f"another goal: {result}")
+    (deadlines,) = run("--scenario", "deadlines-told", "--large", "100kb")
+    check(len(deadlines["repetitions"][0]["alone"]["groups"]) == 5, f"not five timeouts: {deadlines}")
+    (sizes,) = run("--scenario", "sizes", "--large", "100kb")
+    check(all(group["fan_outs"] > 0 for group in sizes["repetitions"][0]["bad"]["groups"].values()), f"no scans: {sizes}")
+    (streams,) = run("--scenario", "streams", "--seconds", "6", "--rate", "20mbit")
+    groups = streams["repetitions"][0]["bad"]["groups"]
+    check(groups["small"]["errors"] == groups["other"]["errors"] == 0, f"errors: {streams}")
+    check(groups["small"]["goodput_by_second_bps"][1] > 10e6, f"the link is not full: {streams}")
+    small_errors, large_errors = run("--scenario", "errors,large-errors")
+    for result in (small_errors, large_errors):
+        groups = result["repetitions"][0]["bad"]["groups"]
+        check(groups["small"]["errors"] == 0 and groups["small"]["fan_outs"] > 0, f"the others fail: {result}")
+        check(groups["other"]["errors"] >= 50 and groups["other"]["fan_outs"] == 0, f"no errors: {result}")
+    (hung,) = run("--scenario", "hung-many")
+    groups = hung["repetitions"][0]["bad"]["groups"]
+    check(groups["small"]["fan_outs"] > 0 and groups["other"]["fan_outs"] == 0, f"no call hangs: {hung}")
+
+
+def neighbours_in_go(build):
+    _build_clients("go")
+    arguments = "--scenario neighbours --way go,direct --large 100kb --seconds 2 --quiet --build".split()
+    results = json.loads(finish(start(*arguments, build, script=_BAD_WORKERS)))
+    check([result["way"] for result in results] == ["go", "direct"], f"other ways: {results}")
+    for result in results:
+        run = result["repetitions"][0]["bad"]
+        check(run["groups"]["small"]["fan_outs"] >= 10 and run["groups"]["small"]["errors"] == 0, f"no queries: {result}")
+        check(run["groups"]["other"]["fan_outs"] > 0, f"no scans: {result}")
+        check(bool(run["budget_bytes"]) == (result["way"] == "go"), f"not the way: {result}")
+
+
+def port_neighbours(build):
+    """Each neighbour sends at its rate. Its cost to the fan-outs needs a quiet machine and longer runs."""
+    names = "none cubic-1 reno-4 udp-20 bursts sluice grpc".split()
+    runs = _beside(build, names, "--policy", "grants")
+    runs |= _beside(build, ["on-off"], "--policy", "grants", "--seconds", "6")
+    check("neighbour_goodput_bps" not in runs["none"], f"a neighbour: {runs['none']}")
+    for name, run in [*runs.items()][1:]:
+        # Even beside a neighbour the port carries no more than its rate.
+        together_bps = run["groups"]["small"]["goodput_bps"] + run["neighbour_goodput_bps"]
+        check(0 < run["neighbour_goodput_bps"] and together_bps <= 21e6, f"{name}: not through the port: {run}")
+        check(run["groups"]["small"]["fan_outs"] > 0, f"{name}: no fan-outs: {run}")
+    check(2e6 <= runs["udp-20"]["neighbour_goodput_bps"] <= 4.4e6, f"not 20 % of the port: {runs['udp-20']}")
+    check(runs["cubic-1"]["neighbour_goodput_bps"] > 5e6, f"no bulk flow: {runs['cubic-1']}")
+    check(runs["bursts"]["neighbour_goodput_bps"] <= 10e6, f"not bursts: {runs['bursts']}")
+
+
+def overtaken_packets(build):
+    (run,) = _beside(build, ["overtaken-3"], "--policy", "unscheduled", "--workers", "2").values()
+    check(run["late_packets"] > 0 and run["dropped_packets"] == 0, f"not only late: {run}")
+
+
+def _beside(build, names, *flags):
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "result.json")
+        arguments = "--rate 20mbit --response-bytes 10kb --seconds 2 --warm-up 0.2 --quiet --neighbour".split()
+        arguments += [",".join(names), "--build", build, "--json", str(file), *flags]
+        table = finish(start(*arguments, script=_NEIGHBOURS)).splitlines()
+        (result,) = json.loads(file.read_text())
+    check([line.split(" ")[1] for line in table[2:]] == names, f"another table: {table}")
+    return result["repetitions"][0]
 
 
 def bad_path(build):
@@ -588,6 +679,11 @@ def fan_out_ends_with_interrupt(build):
     _ends(signal.SIGINT, 130, *arguments, build, script=_FAN_OUT)
 
 
+def neighbours_end_with_interrupt(build):
+    arguments = "--neighbour cubic-1 --seconds 1000 --workers 16 --build".split()
+    _ends(signal.SIGINT, 130, *arguments, build, script=_NEIGHBOURS)
+
+
 def _wait_until(condition, timeout_s):
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -611,10 +707,11 @@ def _processes_with(token):
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
           adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, tunnels,
           idle_tunnels, stopped_tunnels, stock_servers, alternatives,
-          alternatives_in_an_open_loop, bad_workers, bad_path, bad_workers_through_a_proxy,
-          infers_timeouts_of_a_collapse, loopback_reads, loopback_fans_out,
+          alternatives_in_an_open_loop, bad_workers, neighbours, neighbours_in_go, port_neighbours, overtaken_packets,
+          bad_path, bad_workers_through_a_proxy, infers_timeouts_of_a_collapse, loopback_reads, loopback_fans_out,
           loopback_calls_through_a_proxy, loopback_compares_relays, loopback_compares_tls, calibrates, diagnoses, diagnoses_one_bad_worker,
-          ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
+          ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt,
+          neighbours_end_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

@@ -57,6 +57,7 @@ class Network:
         self.machines = [f"{site.machine_prefix}{machine}" for machine in range(link.machine_count())]
         self._hosts = [site.aggregator, *self.machines]
         self._namespaces = [site.switch, *self._hosts[site.aggregator_is_there :]]
+        self._others = []  # of add_host
         self._build()
 
     def __enter__(self):
@@ -66,8 +67,27 @@ class Network:
         self.close()
 
     def close(self):
-        for namespace in self._namespaces:
+        for namespace in [*self._namespaces, *self._others]:
             _run(["ip", "netns", "delete", namespace], check=False)
+
+    def add_host(self, name, congestion_control=None):
+        """Adds a host that is not one of `machines`, and may have a congestion control of its own. Returns its
+        address."""
+        address = self._site.address(len(self.machines) + 2 + len(self._others))
+        self._add_namespace(name)
+        self._others.append(name)
+        self._connect(name, f"to-{name}", address, congestion_control)
+        # The aggregator may have an ARP entry of a removed host with this address.
+        _ip(self.aggregator, "neigh", "flush", "to", address)
+        _shape(name, self._site.device, self._link.access_rate(), 2 * FRAME_BYTES, _ACCESS_LIMIT_BYTES)
+        return address
+
+    def remove_host(self, name):
+        """Removes a host that add_host has added, and its device in the switch."""
+        self._others.remove(name)
+        # The kernel removes the devices of a namespace some time after the namespace.
+        _run(["ip", "-n", self.switch, "link", "delete", f"to-{name}"], check=False)
+        _run(["ip", "netns", "delete", name])
 
     def worker_addresses(self):
         """Returns host:port of every worker, in the order of the stripe. Neighbours in the stripe are on different
@@ -128,20 +148,16 @@ class Network:
                 raise RuntimeError(f"{name} is {facts[0][name]!r} where {value!r} was set")
         return facts[0]
 
-    def live_congestion_controls(self):
-        """Returns the congestion controls of the workers' connections to the aggregator at this moment, by the kernel's
-        names."""
+    def live_congestion_controls(self, *hosts):
+        """Returns the congestion controls of the connections of these hosts, by default the workers', to the aggregator
+        at this moment, by the kernel's names."""
         argv = ["ss", "-tinH", "state", "established", "dst", self._site.address(1)]
-        words = {word for host in self.machines for word in _in(host, *argv).split()}
+        words = {word for host in hosts or self.machines for word in _in(host, *argv).split()}
         return sorted(words & {"cubic", "reno", "bbr"})
 
     def _build(self):
         for namespace in self._namespaces:
-            result = _run(["ip", "netns", "add", namespace], check=False)
-            if result.returncode != 0:
-                raise Unsupported(f"cannot make a network namespace: {result.stderr.strip()}")
-            _ip(namespace, "link", "set", "lo", "up")
-            self._set_sysctls(namespace)
+            self._add_namespace(namespace)
         _ip(self.switch, "link", "add", "bridge", "type", "bridge", "stp_state", "0", "forward_delay", "0")
         _ip(self.switch, "link", "set", "bridge", "up")
         self._connect(self.aggregator, PORT, self._site.address(1))
@@ -152,6 +168,13 @@ class Network:
         _shape(self.aggregator, self._site.device, rate, burst, _ACCESS_LIMIT_BYTES)
         for name in self.machines:
             _shape(name, self._site.device, self._link.access_rate(), 2 * FRAME_BYTES, _ACCESS_LIMIT_BYTES)
+
+    def _add_namespace(self, namespace):
+        result = _run(["ip", "netns", "add", namespace], check=False)
+        if result.returncode != 0:
+            raise Unsupported(f"cannot make a network namespace: {result.stderr.strip()}")
+        _ip(namespace, "link", "set", "lo", "up")
+        self._set_sysctls(namespace)
 
     def _set_sysctls(self, namespace):
         wanted = {
@@ -171,7 +194,7 @@ class Network:
         for setting in ("net.ipv6.conf.all.disable_ipv6=1", "net.bridge.bridge-nf-call-iptables=0"):
             _run(["ip", "netns", "exec", namespace, "sysctl", "-q", "-w", setting], check=False)
 
-    def _connect(self, host, port, address):
+    def _connect(self, host, port, address, congestion_control=None):
         result = _run(
             ["ip", "-n", host, "link", "add", self._site.device, "mtu", str(MTU_BYTES), "type", "veth"]
             + ["peer", "name", port, "mtu", str(MTU_BYTES), "netns", self.switch],
@@ -186,12 +209,11 @@ class Network:
         _ip(self.switch, "link", "set", port, "master", "bridge", "up")
         _ip(host, "addr", "add", f"{address}/24", "dev", self._site.device)
         _ip(host, "link", "set", self._site.device, "up")
-        self._set_route(host, address)
+        self._set_route(host, address, congestion_control or self._link.congestion_control)
 
-    def _set_route(self, host, address):
+    def _set_route(self, host, address, control):
         # Set congestion control by route. The sysctl of a namespace accepts only the controls that the machine's owner
         # allows for everyone (net.ipv4.tcp_allowed_congestion_control), which may not include CUBIC.
-        control = self._link.congestion_control
         result = _run(
             ["ip", "-n", host, "route", "replace", self._site.subnet_mask, "dev", self._site.device]
             + ["proto", "kernel", "scope", "link"]

@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   return sluice::RunProgram(
       argc, argv,
       {.name = "sluice-plan",
-       .description = "Reports whether a read of many workers needs Sluice: its goodput today and with Sluice.",
+       .description = "Reports whether a read of many workers needs Sluice, and its goodput with Sluice.",
        .example = "--capacity 100mbit --buffer 32kb --workers 64 --sru 10kb",
        .main_flags = {"--capacity", "--buffer", "--workers", "--sru"},
        .add_flags = [&](CLI::App& app) { sluice::AddFlags(app, flags); },

@@ -44,7 +44,7 @@ void SetJson(google::protobuf::Value& field, std::monostate) {
 std::vector<std::pair<std::string, PlanValue>> PlanFields(const Sizing& sizing) {
   const LinkProfile& profile = sizing.read.profile;
   const SlotPlan& slots = sizing.slots;
-  const CollapseEstimate& collapse = sizing.unscheduled;
+  const CollapseEstimate& collapse = sizing.collapse;
   const auto count = [](int64_t value) { return PlanValue(static_cast<double>(value)); };
   const auto seconds = [](absl::Duration value) { return PlanValue(absl::ToDoubleSeconds(value)); };
   return {
@@ -64,6 +64,11 @@ std::vector<std::pair<std::string, PlanValue>> PlanFields(const Sizing& sizing) 
       {"block_time_s", sizing.applicable ? seconds(slots.block_time) : PlanValue()},
       {"goodput_bps", slots.goodput_bps},
       {"rolling_goodput_bps", sizing.rolling_goodput_bps},
+      {"grants_goodput_bps", sizing.grants_goodput_bps},
+      {"grants_link_share", sizing.grants_link_share},
+      {"unscheduled_goodput_bps",
+       sizing.unscheduled_goodput_bps ? PlanValue(*sizing.unscheduled_goodput_bps) : PlanValue()},
+      {"unscheduled_reason", WhyUnknown(sizing)},
       {"think_s", seconds(sizing.read.think_time)},
       {"tunnel_goodput_bps", sizing.tunnel_goodput_bps},
       {"collapse_goodput_bps", collapse.goodput_bps},
@@ -85,7 +90,8 @@ std::vector<std::pair<std::string, PlanValue>> PlanFields(const Sizing& sizing) 
 std::string PlanJson(const Sizing& sizing) {
   google::protobuf::Struct object;
   for (const auto& [key, value] : PlanFields(sizing)) {
-    if (key == "reason" && sizing.applicable) continue;
+    const bool empty_reason = key.ends_with("reason") && std::get<std::string>(value).empty();
+    if (empty_reason) continue;
     std::visit([&field = (*object.mutable_fields())[key]](const auto& held) { SetJson(field, held); }, value);
   }
   google::protobuf::util::JsonPrintOptions options;

@@ -71,15 +71,16 @@ def draw(rows, path):
     marker = "o" if len(rows) <= 40 else None
     figure, (goodput, risk) = plot.subplots(2, 1, sharex=True, figsize=(7.5, 5.4), height_ratios=(3, 1))
     goodput.plot(x, column(rows, "capacity_bps", 1e-6), color="#888888", linestyle=":", label="the link")
-    goodput.plot(x, column(rows, "rolling_goodput_bps", 1e-6), color=BLUE, marker=marker, label="grants")
+    goodput.plot(x, column(rows, "grants_goodput_bps", 1e-6), color=BLUE, marker=marker, label="grants")
     goodput.plot(x, column(rows, "goodput_bps", 1e-6), color=ORANGE, linestyle="--", marker=marker, label="batches")
-    goodput.plot(x, column(rows, "collapse_goodput_bps", 1e-6), color=VERMILION, linestyle="-.", marker=marker,
-                 label="unscheduled\n(qualitative)")
+    # The cells are empty if the responses exceed the buffer.
+    goodput.plot(x, column(rows, "unscheduled_goodput_bps", 1e-6), color=VERMILION, linestyle="-.", marker=marker,
+                 label="unscheduled,\nif all fit")
     goodput.set_ylabel("goodput, Mbit/s")
     goodput.set_ylim(bottom=0)
     goodput.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     risk.plot(x, column(rows, "collapse_block_timeout_probability"), color=VERMILION, linestyle="-.", marker=marker)
-    risk.set_ylabel("a block's timeout,\nprobability")
+    risk.set_ylabel("a block's timeout,\nqualitative")
     risk.set_ylim(-0.03, 1.03)
     risk.set_xlabel(label)
     if spans_decades(x):

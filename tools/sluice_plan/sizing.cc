@@ -1,6 +1,7 @@
 #include "tools/sluice_plan/sizing.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,14 @@ absl::Status CheckBlock(int64_t block_bytes, int64_t workers) {
   if (block_bytes >= workers && block_bytes <= kMaxResponseBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("block is ", block_bytes, " bytes, it must be from ", workers,
                                                  " (one a worker) to ", kMaxResponseBytes));
+}
+
+// How far the costs of all responses exceed the buffer. Their sum may exceed 64 bits, and saturates.
+int64_t ExcessBytes(const LinkProfile& profile, int64_t sru_bytes, int64_t workers) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const int64_t cost = BufferCostBytes(profile, sru_bytes);
+  const int64_t all = cost > kMost / workers ? kMost : cost * workers;
+  return std::max<int64_t>(0, all - BufferBudgetBytes(profile));
 }
 
 }  // namespace
@@ -51,11 +60,16 @@ absl::StatusOr<Sizing> SizeUp(const Read& read) {
   }
   sizing.rolling_goodput_bps =
       payload_share * PredictClosedLoopGoodputBps(read.profile, sizing.sru_bytes, read.workers);
+  sizing.grants_goodput_bps = payload_share * PredictGrantsGoodputBps(read.profile, sizing.sru_bytes, read.workers);
+  sizing.grants_link_share = GrantedLinkShare(read.profile, sizing.sru_bytes);
   sizing.tunnel_goodput_bps =
       payload_share * PredictTunnelGoodputBps(read.profile, sizing.sru_bytes, read.workers, read.think_time);
-  sizing.unscheduled = PredictCollapse(read.profile, sizing.sru_bytes, read.workers, read.unscheduled);
-  sizing.unscheduled.goodput_bps *= payload_share;
-  sizing.unscheduled.printed_goodput_bps *= payload_share;
+  sizing.excess_bytes = ExcessBytes(read.profile, sizing.sru_bytes, read.workers);
+  sizing.unscheduled_goodput_bps = PredictUnscheduledGoodputBps(read.profile, sizing.sru_bytes, read.workers);
+  if (sizing.unscheduled_goodput_bps) *sizing.unscheduled_goodput_bps *= payload_share;
+  sizing.collapse = PredictCollapse(read.profile, sizing.sru_bytes, read.workers, read.unscheduled);
+  sizing.collapse.goodput_bps *= payload_share;
+  sizing.collapse.printed_goodput_bps *= payload_share;
   return sizing;
 }
 

@@ -30,8 +30,12 @@ struct Sizing {
   std::string reason;  // why it is not applicable; otherwise empty
   SlotPlan slots;      // if not applicable, n, k, t_r and goodput are 0
   double rolling_goodput_bps = 0;
+  double grants_goodput_bps = 0;
+  double grants_link_share = 1;
   double tunnel_goodput_bps = 0;
-  CollapseEstimate unscheduled;
+  int64_t excess_bytes = 0;                       // of all responses, beyond the buffer; 0 if they fit together
+  std::optional<double> unscheduled_goodput_bps;  // nothing if they do not: no model can say
+  CollapseEstimate collapse;                      // the model of collapse, for the need of a schedule and for papers
 };
 
 // Returns InvalidArgument with the field, size or count that is out of its bounds.

@@ -47,10 +47,18 @@ std::string Bar(double goodput_bps, double full_bps) {
 }
 
 double Grants(const Sizing& sizing) {
-  return sizing.rolling_goodput_bps;
+  return sizing.grants_goodput_bps;
 }
 double Unscheduled(const Sizing& sizing) {
-  return sizing.unscheduled.goodput_bps;
+  return sizing.unscheduled_goodput_bps.value_or(0);
+}
+std::string UnscheduledText(const Sizing& sizing) {
+  return sizing.unscheduled_goodput_bps ? FormatBitRate(*sizing.unscheduled_goodput_bps) : "unknown";
+}
+// A word and no number: the probability is wrong by orders of magnitude as long as it is small.
+const char* Timeouts(const Sizing& sizing) {
+  if (sizing.unscheduled_goodput_bps) return "none";
+  return CollapseIsLikely(sizing) ? "likely" : "possible";
 }
 double Batches(const Sizing& sizing) {
   return sizing.slots.goodput_bps;
@@ -85,13 +93,12 @@ bool IsLandmark(const std::vector<SweepRow>& rows, size_t i) {
 std::string BatchRow(const SweepRow& row, Tooth tooth, double full_bps) {
   const Sizing& sizing = row.sizing;
   const SlotPlan& slots = sizing.slots;
-  return absl::StrFormat("%8d %8d %8d %6d %7d %10s %10s %13s  %-*s %-7s %13s %13s %8.2g\n", sizing.read.workers,
-                         slots.sru_packets, slots.wnd_max_packets, slots.batch_workers, slots.batches,
-                         sluice::FormatDuration(slots.slot),
-                         sizing.applicable ? sluice::FormatDuration(slots.block_time) : "-",
-                         sizing.applicable ? FormatBitRate(slots.goodput_bps) : "-", kBarColumns,
-                         Bar(slots.goodput_bps, full_bps), Mark(tooth), FormatBitRate(Grants(sizing)),
-                         FormatBitRate(Unscheduled(sizing)), sizing.unscheduled.block_timeout_probability);
+  return absl::StrFormat(
+      "%8d %8d %8d %6d %7d %10s %10s %13s  %-*s %-7s %13s %13s %8s\n", sizing.read.workers, slots.sru_packets,
+      slots.wnd_max_packets, slots.batch_workers, slots.batches, sluice::FormatDuration(slots.slot),
+      sizing.applicable ? sluice::FormatDuration(slots.block_time) : "-",
+      sizing.applicable ? FormatBitRate(slots.goodput_bps) : "-", kBarColumns, Bar(slots.goodput_bps, full_bps),
+      Mark(tooth), FormatBitRate(Grants(sizing)), UnscheduledText(sizing), Timeouts(sizing));
 }
 
 }  // namespace
@@ -114,18 +121,20 @@ void PrintTable(const std::string& swept, const std::vector<SweepRow>& rows, boo
   const SweptColumn column(swept);
   out << column.Cell(swept)
       << absl::StrFormat("%8s %13s  %-*s %13s  %-*s %8s  %s\n", "N", "grants", kBarColumns, "", "unscheduled",
-                         kBarColumns, "", "timeout", "Sluice");
+                         kBarColumns, "", "timeouts", "Sluice");
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!all && !IsLandmark(rows, i)) continue;
     const Sizing& sizing = rows[i].sizing;
     out << column.Cell(rows[i].value)
-        << absl::StrFormat("%8d %13s  %-*s %13s  %-*s %8.2g  %s\n", sizing.read.workers, FormatBitRate(Grants(sizing)),
-                           kBarColumns, Bar(Grants(sizing), full_bps), FormatBitRate(Unscheduled(sizing)), kBarColumns,
-                           Bar(Unscheduled(sizing), full_bps), sizing.unscheduled.block_timeout_probability,
-                           NeedName(JudgeNeed(sizing)));
+        << absl::StrFormat("%8d %13s  %-*s %13s  %-*s %8s  %s\n", sizing.read.workers, FormatBitRate(Grants(sizing)),
+                           kBarColumns, Bar(Grants(sizing), full_bps), UnscheduledText(sizing), kBarColumns,
+                           Bar(Unscheduled(sizing), full_bps), Timeouts(sizing), NeedName(JudgeNeed(sizing)));
   }
-  out << "\ngrants, unscheduled: goodput. A response with a grant takes a round trip more, which costs most while N is "
-         "small.\ntimeout: the probability that a block of the unscheduled read waits for a TCP timeout.\n";
+  out << "\ngrants, unscheduled: goodput of one fan-out after the other.\n"
+         "unknown: the responses exceed the buffer; "
+      << kCannotSay
+      << ".\n"
+         "timeouts: whether the model of collapse expects most fan-outs to wait for a TCP timeout.\n";
 }
 
 void PrintBatchTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out) {
@@ -135,7 +144,7 @@ void PrintBatchTable(const std::string& swept, const std::vector<SweepRow>& rows
   out << column.Cell(swept)
       << absl::StrFormat("%8s %8s %8s %6s %7s %10s %10s %13s  %-*s %-7s %13s %13s %8s\n", "N", "SRU pkts", "wnd_max",
                          "n", "batches", "slot", "block time", "by batches", kBarColumns, "", "", "grants",
-                         "unscheduled", "timeout");
+                         "unscheduled", "timeouts");
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!all && i != 0 && i + 1 != rows.size() && teeth[i] == Tooth::kNone) continue;
     out << column.Cell(rows[i].value) << BatchRow(rows[i], teeth[i], full_bps);

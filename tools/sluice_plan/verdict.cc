@@ -1,6 +1,7 @@
 #include "tools/sluice_plan/verdict.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,46 +12,40 @@ namespace {
 
 constexpr double kNeededGain = 1.05;
 
-int64_t BytesAtOnce(const Sizing& sizing) {
-  return sizing.read.workers * BufferCostBytes(sizing.read.profile, sizing.sru_bytes);
-}
-
-// "0.0042", "0.31", "above 0.99": 1 would claim a certainty that no model has.
-std::string Probability(double value) {
-  return value > 0.99 ? "above 0.99" : absl::StrFormat("%.2g", value);
-}
-
-double TodayBps(const SweepRow& row) {
-  return row.sizing.unscheduled.goodput_bps;
-}
-double WithSluiceBps(const SweepRow& row) {
-  return row.sizing.rolling_goodput_bps;
+// "20.5 Mbit/s", or "unknown".
+std::string Today(const Sizing& sizing) {
+  return sizing.unscheduled_goodput_bps ? FormatBitRate(*sizing.unscheduled_goodput_bps) : "unknown";
 }
 
 std::string Reason(const Sizing& sizing) {
   const int64_t workers = sizing.read.workers;
   const std::string response = FormatByteSize(sizing.sru_bytes);
-  const std::string needed = FormatByteSize(BytesAtOnce(sizing));
   const std::string buffer = FormatByteSize(BufferBudgetBytes(sizing.read.profile));
   if (JudgeNeed(sizing) == Need::kNotNeeded) {
+    const int64_t cost = BufferCostBytes(sizing.read.profile, sizing.sru_bytes);
     return absl::StrFormat(
         "All %d responses of %s fit the port buffer together: %s of %s. Fan-outs that overlap add up.", workers,
-        response, needed, buffer);
+        response, FormatByteSize(workers * cost), buffer);
   }
-  const CollapseEstimate& collapse = sizing.unscheduled;
-  const std::string timeout = sluice::FormatDuration(sizing.read.unscheduled.rto_min);
-  std::string text = absl::StrFormat(
-      "%d responses of %s put up to %s at once into a buffer of %s. Without a schedule, at windows of %.3g packets, a "
-      "packet is lost with probability %s, and a block waits for a TCP timeout of %s with probability %s (a "
-      "qualitative model).",
-      workers, response, needed, buffer, collapse.window_packets, Probability(collapse.loss_probability), timeout,
-      Probability(collapse.block_timeout_probability));
-  if (JudgeNeed(sizing) == Need::kPerhaps) {
-    absl::StrAppend(&text, " The model does not count workers that lose only the end of a window, with probability ",
-                    absl::string_view(Probability(collapse.lack_of_acks_probability)),
-                    " each; some of them wait as long.");
+  std::string text =
+      absl::StrFormat("%d responses of %s are %s (the buffer has %s).", workers, response, WhyUnknown(sizing), buffer);
+  if (CollapseIsLikely(sizing)) {
+    absl::StrAppend(&text, " The model of collapse expects most fan-outs to wait for a TCP timeout of ",
+                    absl::string_view(sluice::FormatDuration(sizing.read.unscheduled.rto_min)), " or more.");
   }
   return text;
+}
+
+// The case in which the budget, not the link, limits the default policy; otherwise nothing. `path` opens the sentence.
+std::string OfLongPath(const Sizing& sizing, const std::string& path) {
+  if (sizing.grants_link_share >= 1) return "";
+  const LinkProfile& profile = sizing.read.profile;
+  const double path_bytes = profile.capacity_bytes_per_second * absl::ToDoubleSeconds(profile.propagation_rtt);
+  return absl::StrFormat(
+      "%s holds %s and the budget is %s, so grants keep the link busy for %.0f %% of the time at most. That may be "
+      "slower than no schedule; schedule.paced is for such paths.\n",
+      path, FormatByteSize(std::llround(path_bytes)), FormatByteSize(BufferBudgetBytes(profile)),
+      100 * sizing.grants_link_share);
 }
 
 // What the windows of tunnels allow if workers think.
@@ -80,19 +75,41 @@ std::string Runs(const std::vector<SweepRow>& rows, Need need) {
 }
 
 // "6.33 Mbit/s to 95.1 Mbit/s", or one rate.
-std::string Range(const std::vector<SweepRow>& rows, double (*goodput)(const SweepRow&)) {
-  const auto [least, most] = std::ranges::minmax(rows, {}, goodput);
-  const std::string low = FormatBitRate(goodput(least));
-  const std::string high = FormatBitRate(goodput(most));
+std::string Range(const std::vector<double>& goodputs_bps) {
+  const auto [least, most] = std::ranges::minmax(goodputs_bps);
+  const std::string low = FormatBitRate(least);
+  const std::string high = FormatBitRate(most);
   return low == high ? low : absl::StrFormat("%s to %s", low, high);
+}
+
+// "Today 870 Mbit/s to 950 Mbit/s if all responses fit the buffer, otherwise unknown: the responses exceed ..."
+std::string RangeToday(const std::vector<SweepRow>& rows) {
+  std::vector<double> goodputs_bps;
+  for (const SweepRow& row : rows) {
+    if (row.sizing.unscheduled_goodput_bps) goodputs_bps.push_back(*row.sizing.unscheduled_goodput_bps);
+  }
+  if (goodputs_bps.size() == rows.size()) return absl::StrCat("Today ", absl::string_view(Range(goodputs_bps)));
+  const std::string unknown = absl::StrCat("unknown: the responses exceed the buffer, ", kCannotSay);
+  if (goodputs_bps.empty()) return absl::StrCat("Today ", unknown);
+  return absl::StrCat("Today ", absl::string_view(Range(goodputs_bps)), " if all responses fit the buffer, otherwise ",
+                      unknown);
 }
 
 }  // namespace
 
 Need JudgeNeed(const Sizing& sizing) {
-  if (BytesAtOnce(sizing) <= BufferBudgetBytes(sizing.read.profile)) return Need::kNotNeeded;
-  const bool gains = sizing.rolling_goodput_bps >= kNeededGain * sizing.unscheduled.goodput_bps;
+  if (sizing.unscheduled_goodput_bps) return Need::kNotNeeded;
+  const bool gains = sizing.grants_goodput_bps >= kNeededGain * sizing.collapse.goodput_bps;
   return gains ? Need::kNeeded : Need::kPerhaps;
+}
+
+std::string WhyUnknown(const Sizing& sizing) {
+  if (sizing.unscheduled_goodput_bps) return "";
+  return absl::StrCat(absl::string_view(FormatByteSize(sizing.excess_bytes)), " more than the buffer: ", kCannotSay);
+}
+
+bool CollapseIsLikely(const Sizing& sizing) {
+  return !sizing.unscheduled_goodput_bps && sizing.collapse.block_timeout_probability >= 0.5;
 }
 
 const char* NeedName(Need need) {
@@ -109,9 +126,9 @@ const char* NeedName(Need need) {
 
 std::string Verdict(const Sizing& sizing) {
   const Need need = JudgeNeed(sizing);
-  return absl::StrFormat("Sluice %s%s: today about %s, with Sluice %s.\n%s\n%s", need == Need::kPerhaps ? "" : "is ",
-                         NeedName(need), FormatBitRate(sizing.unscheduled.goodput_bps),
-                         FormatBitRate(sizing.rolling_goodput_bps), Reason(sizing), OfTunnels(sizing));
+  return absl::StrFormat("Sluice %s%s: today %s, with Sluice %s.\n%s\n%s%s", need == Need::kPerhaps ? "" : "is ",
+                         NeedName(need), Today(sizing), FormatBitRate(sizing.grants_goodput_bps), Reason(sizing),
+                         OfLongPath(sizing, "The path"), OfTunnels(sizing));
 }
 
 std::string SweepVerdict(const std::string& swept, const std::vector<SweepRow>& rows) {
@@ -122,9 +139,13 @@ std::string SweepVerdict(const std::string& swept, const std::vector<SweepRow>& 
     absl::StrAppend(&text, text.empty() ? "Sluice " : "; ", need == Need::kPerhaps ? "" : "is ", NeedName(need), " at ",
                     text.empty() ? swept + " = " : "", values);
   }
-  const auto worst = std::ranges::min_element(rows, {}, TodayBps);
-  return absl::StrFormat("%s.\nToday about %s (a qualitative model), worst at %s; with Sluice %s.\n", text,
-                         Range(rows, TodayBps), worst->value, Range(rows, WithSluiceBps));
+  std::vector<double> with_sluice_bps;
+  for (const SweepRow& row : rows) with_sluice_bps.push_back(row.sizing.grants_goodput_bps);
+  const auto longest =
+      std::ranges::min_element(rows, {}, [](const SweepRow& row) { return row.sizing.grants_link_share; });
+  absl::StrAppend(&text, ".\n", absl::string_view(RangeToday(rows)), ". With Sluice ",
+                  absl::string_view(Range(with_sluice_bps)), ".\n");
+  return text + OfLongPath(longest->sizing, absl::StrFormat("With %s = %s, the path", swept, longest->value));
 }
 
 std::string NextStep(Need need) {

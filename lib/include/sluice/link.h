@@ -43,7 +43,8 @@ class Link {
     // at 16 KiB, which the shallowest ports hold, and grows while that makes the link busier.
     bool buffer_known = true;
     // Bounds of the budget, at least 1. Default of the lower bound: 8 full frames, or the initial budget if that is
-    // smaller. Default of the upper bound: the buffer of the profile, or 4 MiB if the buffer is unknown.
+    // smaller. Default of the upper bound: 4 MiB, or the buffer of the profile if that is larger. The budget exceeds a
+    // known buffer only beside others in the port.
     std::optional<int64_t> floor_bytes;
     std::optional<int64_t> limit_bytes;
     // Called after each change, on the link's thread; for logs. May be null.
@@ -72,9 +73,9 @@ class Link {
     //  - one message of the link that is larger than its room;
     //  - one decompressed message for each callback thread;
     //  - one message for each call whose worker hangs or is more than eight times slower than the link, because such
-    //    workers must not stop the others.
-    // See docs/internals/fan-out.md. Ignored if the policy is unscheduled. Default: 8 times the largest budget, and at
-    // least 64 MiB.
+    //    workers must not stop the others;
+    //  - with the policy unscheduled, 64 KB for each call.
+    // See docs/internals/fan-out.md. Default: 8 times the largest budget, and at least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     // Maximum number of connections to one worker, 1 to 16. Further connections are made while calls wait because the
     // worker allows no more streams on the existing ones (MAX_CONCURRENT_STREAMS), and, in a proxy, for clients with
@@ -92,6 +93,8 @@ class Link {
     bool watch_connections = true;
     // Called when faults of workers begin or end, on the link's thread; for logs. May be null.
     std::function<void(const std::vector<WorkerFaultChange>& changes)> on_worker_faults;
+    // Called once for each fact of the profile that the link contradicts, on the link's thread; for logs. May be null.
+    std::function<void(const ProfileMismatch& mismatch)> on_profile_mismatch;
     // Called when an invariant of the link does not hold, on the link's thread; for logs. May be null. Debug builds end
     // instead.
     std::function<void(const InvariantBreach& breach)> on_invariant_breach;
@@ -119,9 +122,10 @@ class Link {
   // flight drain.
   // Returns InvalidArgument as Create does, and if any other option differs (names of classes, inline_callbacks,
   // callback_threads, threads, watch_connections, registry, stall_timeout, share); then nothing changes. The functions
-  // on_change, on_state, on_worker_faults and on_invariant_breach stay as they are. With a new policy, calls that are
-  // out end as they began: nothing that was granted is taken back, and what left unscheduled is charged. A byte tunnel
-  // that was connected with the policy unscheduled stays unscheduled. Calls of Reconfigure must not overlap.
+  // on_change, on_state, on_worker_faults, on_profile_mismatch and on_invariant_breach stay as they are. With a new
+  // policy, calls that are out end as they began: nothing that was granted is taken back, and what left unscheduled is
+  // charged. A byte tunnel that was connected with the policy unscheduled stays unscheduled. Calls of Reconfigure must
+  // not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

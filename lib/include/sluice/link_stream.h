@@ -15,9 +15,12 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/execution/executor.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
 #include <boost/asio/socket_base.hpp>
 #include <boost/beast/core/role.hpp>
 #include <boost/system/error_code.hpp>
@@ -218,11 +221,14 @@ class LinkStream::AsyncOperation final : public BufferedOperation<Buffers> {
  public:
   AsyncOperation(const executor_type& executor, Handler handler, const Buffers& buffers)
       : BufferedOperation<Buffers>(buffers),
-        work_(executor),
+        work_(Tracked(executor)),
         handler_work_(boost::asio::get_associated_executor(handler, executor)),
         handler_(std::move(handler)) {}
 
   void Complete(std::unique_ptr<Operation> self, boost::system::error_code error, size_t bytes) override {
+    // `post` copies the executor. The context must not end while one of the copies exists, and the operation may be
+    // gone by then.
+    [[maybe_unused]] const auto work = Tracked(handler_work_.get_executor());
     // The handler stays in the operation until its executor runs it, so that no other thread destroys a part of it.
     boost::asio::post(handler_work_.get_executor(), [self = std::move(self), error, bytes]() mutable {
       Handler handler = std::move(static_cast<AsyncOperation&>(*self).handler_);
@@ -240,7 +246,18 @@ class LinkStream::AsyncOperation final : public BufferedOperation<Buffers> {
     }
   }
 
-  const boost::asio::executor_work_guard<executor_type> work_;
+  // Returns an executor that is work of its context for as long as it exists. An executor_work_guard keeps a second
+  // copy, which is not, and destroys it last.
+  template <class Executor>
+  static auto Tracked(const Executor& executor) {
+    if constexpr (boost::asio::execution::is_executor<Executor>::value) {
+      return boost::asio::prefer(executor, boost::asio::execution::outstanding_work.tracked);
+    } else {
+      return boost::asio::make_work_guard(executor);
+    }
+  }
+
+  const executor_type work_;
   const boost::asio::executor_work_guard<typename boost::asio::associated_executor<Handler, executor_type>::type>
       handler_work_;
   Handler handler_;

@@ -57,6 +57,15 @@ SlotPlan PlanSlotsAtLeastOne(const LinkProfile& profile, int64_t sru_bytes, int6
 // to cover the round trips.
 double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
+// Responses are granted in parts of at most a third of the budget.
+inline constexpr int64_t kPartsOfBudget = 3;
+// The share of the link that `grants` can use, with the buffer as its budget: at most 1. Granted bytes hold the budget
+// for a round trip and the sending time of a part, so a path that holds more than the budget leaves the link idle.
+double GrantedLinkShare(const LinkProfile& profile, int64_t sru_bytes);
+// Goodput of `grants`, in payload bits per second: the closed loop in bytes instead of responses. The first grants
+// leave with their requests, so they take no round trip of their own.
+double PredictGrantsGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
+
 // The least window of a tunnel. A request leaves only when it fits the budget, and takes it until the response has
 // come.
 inline constexpr int64_t kTunnelWindowPackets = 2;

@@ -58,8 +58,12 @@ struct ScheduleOptions {
   // that it is for. A Link refuses calls beyond it with RESOURCE_EXHAUSTED, and leaves free bytes to the calls of other
   // workers as with queue_limit. Default: no bound.
   int64_t queue_bytes = std::numeric_limits<int64_t>::max();
-  // Serves the shortest remaining block first, and keeps a quarter of the link for the oldest. Otherwise blocks are
-  // served first come, first served. For grants and rolling.
+  // Bound for the bytes of responses that are ready at workers and wait for a grant; at least 1, for grants. Requests
+  // stop at a quarter of it, and those of small blocks at half to 7/8. Each class may always have its part by weight.
+  // If sizes are unknown when requests leave, their responses may exceed it.
+  int64_t ready_bytes = 64 << 20;
+  // Serves the shortest block first, and keeps a quarter of the link for the oldest. Sizes count once they are
+  // announced. Otherwise blocks are served first come, first served. For grants and rolling.
   bool shortest_first = true;
   // If the path holds more than two thirds of the budget (C·R), more bytes than the budget may be on the way: C·R in
   // addition, at most ten budgets. They are granted at 0.97 C, so they cross the port one after the other. Only for
@@ -93,8 +97,8 @@ struct ScheduleState {
       0;  // part of in_flight_bytes, of workers with a share below a part; a third of the budget counts
   int64_t in_flight_calls = 0;   // sent, and part of the response was granted, or there is nothing to grant
   int64_t ungranted_calls = 0;   // grants: sent without a grant, whether ready or not
-  int64_t straggling_calls = 0;  // grants: ungranted calls that are too late to count in the window
-  int64_t grant_window = 0;      // grants: maximum of ungranted calls, without stragglers
+  int64_t straggling_calls = 0;  // grants: sent for eight drain times, and not ready
+  int64_t ready_bytes = 0;       // bytes of responses that are ready at workers, not granted, and not given up
   int64_t waiting_calls = 0;     // including parked and held calls
   int64_t parked_calls = 0;
   int64_t held_calls = 0;  // wait until their worker has less than its share outstanding
@@ -111,10 +115,8 @@ struct ScheduleState {
 // One class of traffic at one moment.
 struct TrafficClassState {
   int64_t waiting_calls = 0;   // including parked and held calls
+  int64_t ready_bytes = 0;     // as in ScheduleState
   int64_t received_bytes = 0;  // response bytes since the start, in units of the budget
-  // Grants: maximum of ungranted calls, without stragglers, while no other class has traffic, and while all have.
-  int64_t grant_window = 0;
-  int64_t least_grant_window = 0;
 };
 
 // One change of an adaptive budget.
@@ -124,6 +126,13 @@ struct BudgetChange {
   int64_t ceiling_bytes = 0;  // the budget at the last loss; 0 if no loss is remembered
   std::string_view decision;  // why it has changed, as metrics and logs name it: grow, probe, back_off or give_back
   std::string_view reason;    // in words
+};
+
+// A fact of the link profile that the link contradicts.
+struct ProfileMismatch {
+  std::string_view fact;  // "capacity", in bytes per second, or "rtt", in seconds
+  double told = 0;
+  double measured = 0;
 };
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/tcp/peer_name.h"
 #include "lib/telemetry/metric_families.h"
+#include "lib/tls/certificate_name.h"
 
 namespace sluice {
 namespace {
@@ -32,6 +33,8 @@ PeerIdentity IdentityOf(const grpc::CallbackServerContext& context) {
   const auto known = context.auth_context();
   if (known == nullptr) return {};
   PeerIdentity peer{.dns_names = Values(*known, kDnsNames), .uris = Values(*known, kUris)};
+  std::erase_if(peer.dns_names, [](const auto& name) { return !IsOfItsKind(CertificateNameKind::kDns, name); });
+  std::erase_if(peer.uris, [](const auto& name) { return !IsOfItsKind(CertificateNameKind::kUri, name); });
   const std::vector<std::string> uids = Values(*known, kUid);
   uint32_t uid = 0;
   if (uids.size() == 1 && absl::SimpleAtoi(uids.front(), &uid)) peer.uid = uid;

@@ -7,6 +7,7 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 
 namespace sluice {
 namespace {
@@ -26,9 +27,9 @@ grpc::ByteBuffer Answer(int status) {
   return grpc::ByteBuffer(&bytes, 1);
 }
 
-class UnknownMethod final : public grpc::ServerGenericBidiReactor {
+class UnservedCall final : public grpc::ServerGenericBidiReactor {
  public:
-  UnknownMethod() { Finish({grpc::StatusCode::UNIMPLEMENTED, ""}); }
+  explicit UnservedCall(const grpc::Status& status) { Finish(status); }
   void OnDone() override { delete this; }
 };
 
@@ -63,7 +64,9 @@ class HealthService::CheckReactor final : public grpc::ServerGenericBidiReactor 
 // From OnReadDone on, the mutex of the service guards its state.
 class HealthService::WatchReactor final : public grpc::ServerGenericBidiReactor {
  public:
-  explicit WatchReactor(HealthService& health) : health_(health) { StartRead(&request_); }
+  WatchReactor(HealthService& health, std::string peer) : health_(health), peer_(std::move(peer)) {
+    StartRead(&request_);
+  }
 
   void OnReadDone(bool ok) override {
     absl::StatusOr<std::string> service = ok ? ServiceIn(request_) : absl::CancelledError("");
@@ -90,6 +93,9 @@ class HealthService::WatchReactor final : public grpc::ServerGenericBidiReactor 
     {
       absl::MutexLock lock(&health_.mutex_);
       health_.watches_.erase(this);
+      --health_.taken_watches_;
+      const auto of_peer = health_.watches_of_.find(peer_);
+      if (--of_peer->second == 0) health_.watches_of_.erase(of_peer);
     }
     delete this;
   }
@@ -114,6 +120,7 @@ class HealthService::WatchReactor final : public grpc::ServerGenericBidiReactor 
 
  private:
   HealthService& health_;
+  const std::string peer_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer answer_;
   std::string service_;
@@ -136,8 +143,22 @@ void HealthService::EndWatches() {
 
 grpc::ServerGenericBidiReactor* HealthService::CreateReactor(grpc::GenericCallbackServerContext* context) {
   if (context->method() == "/grpc.health.v1.Health/Check") return new CheckReactor(*this);
-  if (context->method() == "/grpc.health.v1.Health/Watch") return new WatchReactor(*this);
-  return new UnknownMethod();
+  if (context->method() != "/grpc.health.v1.Health/Watch") {
+    return new UnservedCall({grpc::StatusCode::UNIMPLEMENTED, ""});
+  }
+  if (!TakeWatch(context->peer())) return new UnservedCall({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many watches"});
+  return new WatchReactor(*this, context->peer());
+}
+
+bool HealthService::TakeWatch(const std::string& peer) {
+  absl::MutexLock lock(&mutex_);
+  if (taken_watches_ >= kMaxWatches) return false;
+  int& of_peer = watches_of_[peer];
+  // All connections of a Unix socket have one address.
+  if (of_peer >= kMaxWatchesOfPeer && !absl::StartsWith(peer, "unix")) return false;
+  ++of_peer;
+  ++taken_watches_;
+  return true;
 }
 
 HealthService::Status HealthService::StatusOf(const std::string& service) const {

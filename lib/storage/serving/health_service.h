@@ -6,6 +6,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 
@@ -24,7 +25,8 @@ class HealthService final : public grpc::CallbackGenericService {
 
   void SetReady(bool ready);
 
-  // Ends all current and future watches, each after it has sent the last status.
+  // Ends all current and future watches, each after it has sent the last status. A watch beyond the bounds is refused
+  // with RESOURCE_EXHAUSTED: rules of access do not protect this service.
   void EndWatches();
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
@@ -35,6 +37,11 @@ class HealthService final : public grpc::CallbackGenericService {
   class CheckReactor;
   class WatchReactor;
 
+  // A client library watches once for each connection.
+  static constexpr int kMaxWatches = 1024;
+  static constexpr int kMaxWatchesOfPeer = 16;
+
+  bool TakeWatch(const std::string& peer);
   Status StatusOf(const std::string& service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CurrentStatus(const std::string& service) const;
   void Tell(WatchReactor& watch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -43,6 +50,9 @@ class HealthService final : public grpc::CallbackGenericService {
   bool ready_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_set<WatchReactor*> watches_ ABSL_GUARDED_BY(mutex_);
+  // Watches that have begun, also those without a request yet, by the address of the client's end of the connection.
+  absl::flat_hash_map<std::string, int> watches_of_ ABSL_GUARDED_BY(mutex_);
+  int taken_watches_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sluice

@@ -3,8 +3,10 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,11 +26,35 @@ const MAX_RESPONSE_BYTES: usize = 8192; // of a proxy to CONNECT
 /// ```
 ///
 /// The first of `grpc_proxy`, `https_proxy` and `http_proxy` that is set names the proxy, `http://host:port`. The first
-/// of `no_grpc_proxy` and `no_proxy` lists hosts and domains that are connected directly; `*` stands for all.
+/// of `no_grpc_proxy` and `no_proxy` lists what is connected directly, separated by commas: hosts, domains with all that is
+/// in them (`svc`, `.svc`, `*.svc`), addresses, networks (`10.0.0.0/8`), each also with a port; `*` stands for all.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyConnector {
     proxy: Option<String>, // host:port
-    direct: Vec<String>,
+    direct: Arc<[Direct]>,
+}
+
+/// One entry of `no_proxy`.
+#[derive(Debug)]
+struct Direct {
+    port: Option<u16>, // none: each
+    hosts: Matcher,
+}
+
+impl Direct {
+    fn parse(entry: &str) -> Self {
+        let with_port = entry.rsplit_once(':').filter(|(host, _)| host.ends_with(']') || !host.contains(':'));
+        let with_port = with_port.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let host = with_port.map_or(entry, |(host, _)| host);
+        let host = host.trim_matches(['[', ']']).trim_end_matches('.');
+        let host = if host.starts_with("*.") { &host[1..] } else { host };
+        // The matcher gives the hosts that it does not list to a proxy, whichever that is.
+        Self { port: with_port.map(|(_, port)| port), hosts: Matcher::builder().all("http://proxy").no(host).build() }
+    }
+
+    fn contains(&self, worker: &Uri, port: u16) -> bool {
+        self.port.is_none_or(|own| own == port) && self.hosts.intercept(worker).is_none()
+    }
 }
 
 impl ProxyConnector {
@@ -39,22 +65,20 @@ impl ProxyConnector {
 
     /// Connects every host by this proxy, `http://host:port`.
     pub fn new(proxy: &str) -> Result<Self, ProxyError> {
-        Ok(Self { proxy: Some(address_of(proxy)?), direct: Vec::new() })
+        Ok(Self { proxy: Some(address_of(proxy)?), direct: Arc::default() })
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ProxyError> {
         let first = |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
         let Some(proxy) = first(&["grpc_proxy", "https_proxy", "http_proxy"]) else { return Ok(Self::default()) };
         let direct = first(&["no_grpc_proxy", "no_proxy"]).unwrap_or_default();
-        let direct = direct.split(',').map(|host| host.trim().trim_start_matches('.').to_ascii_lowercase());
-        Ok(Self { direct: direct.filter(|host| !host.is_empty()).collect(), ..Self::new(&proxy)? })
+        let direct = direct.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        Ok(Self { direct: direct.map(Direct::parse).collect(), ..Self::new(&proxy)? })
     }
 
-    fn proxy_of(&self, host: &str) -> Option<&str> {
-        let host = host.to_ascii_lowercase();
-        let direct = self.direct.iter().any(|rule| {
-            rule == "*" || host.strip_suffix(rule.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        });
+    fn proxy_of(&self, host: &str, port: u16) -> Option<&str> {
+        let worker: Option<Uri> = format!("http://{}/", host.trim_end_matches('.')).parse().ok();
+        let direct = worker.is_some_and(|worker| self.direct.iter().any(|entry| entry.contains(&worker, port)));
         self.proxy.as_deref().filter(|_| !direct)
     }
 }
@@ -96,7 +120,7 @@ impl Service<Uri> for ProxyConnector {
     fn call(&mut self, worker: Uri) -> Self::Future {
         let host = worker.host().unwrap_or_default().to_string();
         let port = worker.port_u16().unwrap_or(if worker.scheme_str() == Some("https") { 443 } else { 80 });
-        let proxy = self.proxy_of(host.trim_matches(['[', ']'])).map(str::to_string);
+        let proxy = self.proxy_of(&host, port).map(str::to_string);
         Box::pin(async move {
             let worker = format!("{host}:{port}");
             let stream = match proxy {
@@ -140,23 +164,42 @@ mod tests {
     #[test]
     fn the_first_variable_names_the_proxy() {
         let both = connector(&[("http_proxy", "http://b:2"), ("grpc_proxy", "a:1")]).unwrap();
-        assert_eq!(both.proxy_of("worker"), Some("a:1"));
-        assert_eq!(connector(&[("http_proxy", "http://b:2/")]).unwrap().proxy_of("worker"), Some("b:2"));
-        assert_eq!(connector(&[("http_proxy", "")]).unwrap().proxy_of("worker"), None);
-        assert_eq!(connector(&[("https_proxy", "http://[::1]:3")]).unwrap().proxy_of("worker"), Some("[::1]:3"));
+        assert_eq!(both.proxy_of("worker", 1), Some("a:1"));
+        assert_eq!(connector(&[("http_proxy", "http://b:2/")]).unwrap().proxy_of("worker", 1), Some("b:2"));
+        assert_eq!(connector(&[("http_proxy", "")]).unwrap().proxy_of("worker", 1), None);
+        assert_eq!(connector(&[("https_proxy", "http://[::1]:3")]).unwrap().proxy_of("worker", 1), Some("[::1]:3"));
     }
 
     #[test]
     fn some_hosts_are_connected_directly() {
-        let made = connector(&[("http_proxy", "b:2"), ("no_proxy", "localhost, .svc,10.0.0.1")]).unwrap();
-        for host in ["localhost", "LOCALHOST", "svc", "a.svc", "10.0.0.1"] {
-            assert_eq!(made.proxy_of(host), None, "{host}");
+        let direct = "localhost, .svc,*.local.,10.0.0.1,fd00::/8,[::1]:7,172.16.0.0/12,a.example:7000,[fd01::1]";
+        let made = connector(&[("http_proxy", "b:2"), ("no_proxy", direct)]).unwrap();
+        for host in [
+            "localhost",
+            "LOCALHOST",
+            "localhost.",
+            "svc",
+            "a.svc",
+            "a.SVC.",
+            "x.local",
+            "10.0.0.1",
+            "[fd00::7]",
+            "[::1]",
+            "172.17.0.1",
+            "a.example",
+            "[fd01::1]",
+        ] {
+            let port = if host == "a.example" { 7000 } else { 7 };
+            assert_eq!(made.proxy_of(host, port), None, "{host}");
         }
-        for host in ["notlocalhost", "asvc", "svc.example", "110.0.0.1"] {
-            assert_eq!(made.proxy_of(host), Some("b:2"), "{host}");
+        for host in
+            ["notlocalhost", "asvc", "svc.example", "110.0.0.1", "172.32.0.1", "[fe80::1]", "a.example", "xlocal"]
+        {
+            assert_eq!(made.proxy_of(host, 7), Some("b:2"), "{host}");
         }
+        assert_eq!(made.proxy_of("[::1]", 8), Some("b:2"));
         let all = connector(&[("http_proxy", "b:2"), ("no_grpc_proxy", "*"), ("no_proxy", "x")]).unwrap();
-        assert_eq!(all.proxy_of("worker"), None);
+        assert_eq!(all.proxy_of("worker", 1), None);
     }
 
     #[test]

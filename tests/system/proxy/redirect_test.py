@@ -98,12 +98,12 @@ class RedirectTest(unittest.TestCase):
         self._folder = pathlib.Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._folder.chmod(0o777)
 
-    def _start(self, rules, listen=("127.0.0.1", "[::1]"), user=None):
+    def _start(self, rules, listen=("127.0.0.1", "[::1]"), user=None, workers=("10.0.0.0/8", "fd00::/8")):
         _run("nft", "flush", "ruleset")
         _run("nft", "-f", "-", text=rules)
         config = self._folder / "proxy.json"
         config.write_text(json.dumps({
-            "listen": [f"redirected:{host}:7401" for host in listen], "workers": ["10.0.0.0/8", "fd00::/8"],
+            "listen": [f"redirected:{host}:7401" for host in listen], "workers": workers,
         }))  # fmt: skip
         argv = [_BUILD / "bin/sluice-proxy", "--config", config, "--ready-file", self._folder / "ready"]
         if user is not None:
@@ -132,6 +132,20 @@ class RedirectTest(unittest.TestCase):
         client.sendall(b"two\n")
         client.shutdown(socket.SHUT_WR)
         self.assertEqual(client.makefile("rb").read(), b"[two]\nbye\n")
+
+    def _expect_bye(self):
+        """A client that sends nothing, and shuts down its sending side at once."""
+        client = self._connect(_HOSTS[0])
+        client.shutdown(socket.SHUT_WR)
+        self.assertEqual(client.makefile("rb").read(), b"bye\n")
+
+    def test_a_client_may_only_read(self):
+        self._start(_FROM_OWN_PORTS)
+        self._expect_bye()
+
+    def test_a_client_of_another_host_may_only_read(self):
+        self._start(_FROM_OWN_PORTS, workers=["192.0.2.0/24"])
+        self._expect_bye()
 
     def test_connections_reach_their_destination_through_the_proxy(self):
         self._start(_FROM_OWN_PORTS)

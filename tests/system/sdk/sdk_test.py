@@ -62,7 +62,7 @@ def _java(folder):
 
 def _rust(folder):
     shutil.copytree(_SDK / "rust", folder / "source", dirs_exist_ok=True)
-    flags = [f"--manifest-path={folder}/source/Cargo.toml", f"--target-dir={folder}/target"]
+    flags = [f"--manifest-path={folder}/source/Cargo.toml", f"--target-dir={proxy_clients.cargo_target(folder)}"]
     proxy_clients.fetch("cargo", "fetch", flags[0])
     proxy_clients.build("cargo", "test", "--no-run", "--jobs=2", *flags)
     # One test at a time, because they read metrics of the proxy.

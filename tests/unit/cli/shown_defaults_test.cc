@@ -72,6 +72,7 @@ TEST(ShownDefaultsTest, AreThoseOfTheAggregator) {
   EXPECT_EQ(shown->rpc_server.drain_delay, expected->rpc_server.drain_delay);
   EXPECT_EQ(shown->rpc_server.drain_timeout, expected->rpc_server.drain_timeout);
   EXPECT_EQ(shown->rpc_server.reflection, expected->rpc_server.reflection);
+  EXPECT_EQ(shown->rpc_server.max_connection_idle, expected->rpc_server.max_connection_idle);
   ASSERT_TRUE(shown->mid_level.has_value());
   EXPECT_EQ(shown->mid_level->cache_bytes, MidLevel::Options().cache_bytes);
   EXPECT_EQ(shown->mid_level->deadline_reserve, MidLevel::Options().deadline_reserve);
@@ -83,8 +84,8 @@ TEST(ShownDefaultsTest, AreThoseOfTheWorker) {
   config.add_listen("127.0.0.1:0");
   config.set_data("/data");
   const auto expected = ParseWorkerConfig(config);
-  EXPECT_THAT(WriteShownDefaults(config),
-              ElementsAre("drain_delay", "drain_timeout", "log_level", "probe", "reflection", "think_time"));
+  EXPECT_THAT(WriteShownDefaults(config), ElementsAre("drain_delay", "drain_timeout", "log_level",
+                                                      "max_connection_idle", "probe", "reflection", "think_time"));
   const auto shown = ParseWorkerConfig(config);
   ASSERT_TRUE(expected.ok() && shown.ok()) << expected.status() << shown.status();
   EXPECT_EQ(shown->think_time.usual, expected->think_time.usual);
@@ -92,6 +93,7 @@ TEST(ShownDefaultsTest, AreThoseOfTheWorker) {
   EXPECT_EQ(shown->rpc_server.drain_delay, expected->rpc_server.drain_delay);
   EXPECT_EQ(shown->rpc_server.drain_timeout, expected->rpc_server.drain_timeout);
   EXPECT_EQ(shown->rpc_server.reflection, expected->rpc_server.reflection);
+  EXPECT_EQ(shown->rpc_server.max_connection_idle, expected->rpc_server.max_connection_idle);
   EXPECT_EQ(*ParseLogLevel(config.log_level()), *ParseLogLevel(""));
 }
 

@@ -227,5 +227,36 @@ TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheTimersAndTheDeadlineOfAnotherFanOu
   EXPECT_THAT(other->result().status, HasCode(absl::StatusCode::kDeadlineExceeded));
 }
 
+class FanOutUnscheduledTest : public testing::FanOutTest {};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutUnscheduledTest, ::testing::Values(Way(SchedulePolicy::kUnscheduled)), NameOf);
+
+TEST_P(FanOutUnscheduledTest, BoundsTheResponsesThatWaitForMerge) {
+  constexpr size_t kServers = 12;
+  constexpr int64_t kMemory = 300'000;
+  for (size_t i = 0; i < kServers; ++i) {
+    servers_.push_back(std::make_unique<testing::ScriptedServer>(testing::Says({std::string(100'000, 'x')})));
+  }
+  Link::Options link;
+  link.callback_memory_bytes = kMemory;
+  MakeFanOut(std::move(link));
+  testing::Notification merge;
+  std::atomic<size_t> merged = 0;
+  Pending pending;
+  fan_out_->CallAsync(
+      kUnary, Ask(kServers),
+      [&](size_t, const Text&) {
+        EXPECT_TRUE(merge.Await());
+        ++merged;
+        return absl::OkStatus();
+      },
+      {}, pending.Done());
+  EXPECT_TRUE(testing::Eventually([&] { return Metric("sluice_callback_holds_total") > 0; }));
+  link_->Await([&](LinkLoop& loop) { EXPECT_LE(loop.callback_memory().waiting_bytes(), kMemory); });
+  merge.Notify();
+  ASSERT_TRUE(pending.Await());
+  EXPECT_EQ(merged, kServers);
+}
+
 }  // namespace
 }  // namespace sluice

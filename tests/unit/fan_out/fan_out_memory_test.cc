@@ -111,7 +111,8 @@ class FanOutUnaskedTest : public FanOutMemoryTest, public ::testing::WithParamIn
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutUnaskedTest,
-                         ::testing::Values(SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches),
+                         ::testing::Values(SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches,
+                                           SchedulePolicy::kUnscheduled),
                          [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST_P(FanOutUnaskedTest, ResponsesThatAreNotMergedStopAtTheBound) {
@@ -280,6 +281,78 @@ TEST_F(FanOutMemoryTest, TheDeadlineEndsAFanOutThatIsBehind) {
   EXPECT_THAT(std::string(asked.result->failures[0].status.message()),
               ::testing::HasSubstr("the response was ready and waited for room in callback_memory_bytes for"));
   EXPECT_EQ(waiting_bytes(), 0);
+}
+
+// Without a schedule, windows hold the responses back.
+class FanOutUnscheduledMemoryTest : public FanOutMemoryTest {
+ protected:
+  static constexpr int64_t kBound = 1 << 20;
+  static constexpr size_t kLarge = 300'000;
+
+  void StartUnscheduled(size_t workers, const VirtualWorker::Handler& handler) {
+    ScheduleOptions options;
+    options.policy = SchedulePolicy::kUnscheduled;
+    Start(workers, handler, options, kBound);
+  }
+  // Bytes that the link has taken from the workers of one call each.
+  int64_t SentBytes(size_t workers, size_t response_bytes) const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < workers; ++i) {
+      const VirtualWorker::Call& call = *workers_[i]->calls().at(0);
+      bytes += static_cast<int64_t>(response_bytes - call.connection().session().unsent_bytes(call.stream()));
+    }
+    return bytes;
+  }
+};
+
+TEST_F(FanOutUnscheduledMemoryTest, LargeResponsesStopAtTheBound) {
+  StartUnscheduled(20, SaysBytes(kLarge));
+  callbacks_.Stop();
+  Asked& asked = AskFirst(20, {});
+  EXPECT_LE(MostWaiting(), kBound);
+  EXPECT_LE(SentBytes(20, kLarge), kBound + (20 << 16)) << "and 64 KB of each";
+  EXPECT_GT(Holds(), 0);
+  GoOnAndExpect(20, asked);
+}
+
+TEST_F(FanOutUnscheduledMemoryTest, AStreamStopsAtTheBound) {
+  static constexpr size_t kLargeMessages = 40;
+  StartUnscheduled(1, [](VirtualWorker::Call& call) {
+    call.SendHead();
+    for (size_t i = 0; i < kLargeMessages; ++i) call.SendData(FrameMessage(std::string(kLarge, 'x')));
+    call.SendTrailers();
+  });
+  callbacks_.Stop();
+  Asked& asked = AskFirst(1, {.server_streaming = true});
+  EXPECT_LE(MostWaiting(), kBound);
+  EXPECT_LE(SentBytes(1, kLarge * kLargeMessages), kBound + (1 << 16));
+  GoOnAndExpect(kLargeMessages, asked);
+}
+
+// The windows hold a part of the next messages open, so small ones do not wait for a window each.
+TEST_F(FanOutUnscheduledMemoryTest, AStreamOfSmallMessagesStopsAtTheBound) {
+  static constexpr size_t kSmallMessages = 3000;
+  StartUnscheduled(1, [](VirtualWorker::Call& call) {
+    call.SendHead();
+    for (size_t i = 0; i < kSmallMessages; ++i) call.SendData(FrameMessage(std::string(1000, 'x')));
+    call.SendTrailers();
+  });
+  callbacks_.Stop();
+  Asked& asked = AskFirst(1, {.server_streaming = true});
+  EXPECT_LE(MostWaiting(), kBound);
+  EXPECT_GE(waiting_bytes(), kBound / 3);
+  GoOnAndExpect(kSmallMessages, asked);
+}
+
+TEST_F(FanOutUnscheduledMemoryTest, ARunThatIsAliveAfterASwitchOfThePolicyStopsAtTheBound) {
+  StartUnscheduled(20, SaysBytes(kLarge));
+  callbacks_.Stop();
+  Asked& asked = AskFirst(20, {});
+  executor_.RunFor(seconds(1));
+  executor_.Turn([this] { EXPECT_TRUE(loop_->Reconfigure(Grants()).ok()); });
+  EXPECT_LE(MostWaiting(), kBound);
+  GoOnAndExpect(20, asked);
+  EXPECT_EQ(loop_->schedule().State().in_flight_bytes, 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "tests/eventually.h"
 #include "tests/unit/fan_out/fan_out_fixture.h"
+#include "tests/unit/tls/test_authority.h"
 #include "tests/unit/tls/test_certificates.h"
 
 namespace sluice {
@@ -130,6 +131,31 @@ TEST_P(FanOutTlsTest, AFailureTellsOfFilesThatChangedAndAreNotTaken) {
   })) << message;
   EXPECT_THAT(message, HasSubstr("unknown authority"));
   EXPECT_THAT(message, HasSubstr("has no certificate in PEM"));
+}
+
+TEST_P(FanOutTlsTest, AWorkerThatANewListRevokesLosesItsConnection) {
+  testing::TestAuthority authority(certificates_.Path(""), "authority");
+  const testing::TestIdentity stolen = authority.Issue("stolen");
+  const testing::TestIdentity good = authority.Issue("good");
+  for (const testing::TestIdentity& identity : {stolen, good}) {
+    servers_.push_back(std::make_unique<testing::ScriptedServer>(
+        Says({"0"}),
+        testing::TlsServerEnd::Options{.files = {identity.certificate_file, identity.key_file}, .client_ca_file = {}}));
+  }
+  MakeFanOut({}, {.tls = TlsOptions{.ca_file = authority.file(), .crl_file = authority.Revoke("crl", {})}});
+  EXPECT_TRUE(fan_out_->Call(kUnary, Ask(2), Ignore()).status.ok());
+  server(0).SetPlay(testing::Holds("0"));
+  const auto held = CallAsync(Ask(1));
+  EXPECT_TRUE(server(0).AwaitHolding(1));
+
+  authority.Revoke("crl", {stolen.certificate_file});
+  EXPECT_TRUE(held->Await());
+  EXPECT_THAT(std::string(held->result().status.message()), HasSubstr("is revoked"));
+  const FanOutResult result = fan_out_->Call(kUnary, Ask(1), Ignore(), {.timeout = absl::Minutes(5)});
+  EXPECT_THAT(result.status, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(result.status.message()), HasSubstr("is revoked"));
+  EXPECT_EQ(server(0).counts().requests, 2);
+  EXPECT_EQ(server(1).connections(), 1u);
 }
 
 TEST_P(FanOutTlsTest, AFileThatIsMissingIsNamedWhenTheFanOutIsCreated) {

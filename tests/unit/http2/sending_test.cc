@@ -76,7 +76,7 @@ TEST(Sending, AnOutputStopsBehindTheFrameThatFillsIt) {
   EXPECT_EQ(server.client->unsent_bytes(id), 50'000 - 2 * 16'384);
   EXPECT_TRUE(server.client->wants_write());
   // Other frames do not wait for the DATA.
-  server.client->Ping();
+  server.client->Send(Http2Session::Probe::kPing);
   ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, other).ok());
   std::string rest;
   server.client->Output(rest);

@@ -182,7 +182,7 @@ TEST(Http2Session, AnswersPings) {
   ASSERT_THAT(raw::Types(frames), ElementsAre(raw::kPing));
   EXPECT_EQ(frames[0].flags, raw::kAck);
   EXPECT_EQ(frames[0].payload, "12345678");
-  server.client->Ping();
+  server.client->Send(Http2Session::Probe::kPing);
   EXPECT_TRUE(server.client->wants_write());
   frames = server.Hear();
   ASSERT_THAT(raw::Types(frames), ElementsAre(raw::kPing));
@@ -193,6 +193,50 @@ TEST(Http2Session, AcknowledgesSettings) {
   RawServer server;
   ASSERT_THAT(raw::Types(server.answer_to_settings), ElementsAre(raw::kSettings));
   EXPECT_EQ(server.answer_to_settings[0].flags, raw::kAck);
+}
+
+TEST(Http2Session, SendsOneEmptySettingsUntilItIsAcknowledged) {
+  const auto probe = [](RawServer& server) { server.client->Send(Http2Session::Probe::kSettings); };
+  RawServer late({}, raw::Settings());
+  probe(late);
+  EXPECT_THAT(late.Hear(), IsEmpty()) << "the SETTINGS of the preface is not acknowledged";
+  late.Say(raw::SettingsAck());
+  EXPECT_THAT(late.Hear(), IsEmpty());
+  for (int i = 0; i < 3; ++i) {
+    probe(late);
+    EXPECT_TRUE(late.client->wants_write());
+    probe(late);
+    const auto frames = late.Hear();
+    ASSERT_THAT(raw::Types(frames), ElementsAre(raw::kSettings));
+    EXPECT_EQ(frames[0].flags, raw::kNone);
+    EXPECT_EQ(frames[0].payload, "");
+    probe(late);
+    late.Say(raw::Settings());  // of the server, which is no acknowledgement
+    late.Hear();
+    probe(late);
+    EXPECT_THAT(late.Hear(), IsEmpty());
+    late.Say(raw::SettingsAck());
+  }
+}
+
+// An empty SETTINGS leaves every value as it is, on both sides.
+TEST(Http2Session, AnEmptySettingsChangesNoWindow) {
+  SessionPair pair({.stream_window_bytes = 6});
+  RecordedStream call;
+  const int32_t id = *pair.client->Open(RequestHeaders(), "", true, 0, call);
+  pair.Carry();
+  pair.server->SendHeaders(id, ResponseHeaders(), false);
+  ASSERT_EQ(*pair.server->SendData(id, std::string(100, 'x'), true), 94);
+  pair.Carry();
+  const size_t slots = pair.client->open_slots();
+  pair.client->Send(Http2Session::Probe::kSettings);
+  EXPECT_EQ(pair.Carry(), 18U);
+  EXPECT_EQ(pair.server->unsent_bytes(id), 94);
+  EXPECT_EQ(pair.client->open_slots(), slots);
+  EXPECT_EQ(call.data.size(), 6);
+  pair.client->Grant(id, 94);
+  pair.Carry();
+  EXPECT_EQ(call.data.size(), 100);
 }
 
 TEST(Http2Session, LosingTheConnectionEndsEveryStreamInOrder) {

@@ -142,6 +142,7 @@ TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
                  .budget_floor_bytes = 9,
                  .budget_limit_bytes = 10,
                  .budget_ceiling_bytes = 11,
+                 .idle_time = std::chrono::milliseconds(1500),
                  .callback_bytes = 12};
   metrics_.SetGaugeSource([&now] { return now; });
   EXPECT_THAT(Text(),
@@ -153,7 +154,8 @@ TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
                     HasSubstr("\nsluice_link_capacity_bytes_per_second 12500000\n"),
                     HasSubstr("\nsluice_plan_goodput_bytes_per_second 11500000\n"),
                     HasSubstr("\nsluice_budget_floor_bytes 9\n"), HasSubstr("\nsluice_budget_limit_bytes 10\n"),
-                    HasSubstr("\nsluice_budget_ceiling_bytes 11\n"), HasSubstr("\nsluice_callback_bytes 12\n")));
+                    HasSubstr("\nsluice_budget_ceiling_bytes 11\n"),
+                    HasSubstr("\nsluice_link_idle_seconds_total 1.5\n"), HasSubstr("\nsluice_callback_bytes 12\n")));
   now.queued_calls = 9;
   EXPECT_THAT(Text(), HasSubstr("\nsluice_queued_calls 9\n"));
   metrics_.SetGaugeSource(nullptr);

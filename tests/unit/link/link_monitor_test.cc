@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -203,6 +204,18 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
   EXPECT_TRUE(held_ended.Await());
 }
 
+// Requests of `rolling` use up the budget while workers think.
+TEST_F(UnknownBufferTest, TheLinkIsIdleWhileCallsWaitForThinkingWorkers) {
+  TestCluster::Options options = UnknownBuffer();
+  options.budget = {};
+  options.schedule.budget_bytes = 16384;
+  TestCluster cluster(options);
+  EXPECT_EQ(cluster.Gauge("sluice_link_idle_seconds_total"), 0);
+  cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(200)); });
+  EXPECT_TRUE(testing::Drain(*cluster.reader().Open("data", std::nullopt)).status.ok());
+  EXPECT_TRUE(Eventually([&] { return cluster.Gauge("sluice_link_idle_seconds_total") >= 0.2; }));
+}
+
 TEST_F(LinkMonitorTest, SetBudgetFixesIt) {
   TestCluster cluster(Rolling(2));
   EXPECT_LT(cluster.Gauge("sluice_budget_floor_bytes"), cluster.Gauge("sluice_budget_limit_bytes"));
@@ -222,6 +235,26 @@ TEST_F(LinkMonitorTest, ShowsWhatThePlanPromises) {
   const auto goodput = cluster.Gauge("sluice_plan_goodput_bytes_per_second");
   EXPECT_GT(goodput, 0);
   EXPECT_LT(goodput, cluster.Gauge("sluice_link_capacity_bytes_per_second"));
+}
+
+TEST_F(LinkMonitorTest, PlanFollowsTheBudget) {
+  TestCluster cluster({.workers = 2, .schedule = {.policy = SchedulePolicy::kGrants}});
+  ASSERT_TRUE(cluster.Read(0).ok());
+  const auto before = cluster.Gauge("sluice_plan_goodput_bytes_per_second");
+  ASSERT_TRUE(cluster.link().SetBudget(5000).ok());  // the default path holds 12,500 bytes
+  EXPECT_LT(cluster.Gauge("sluice_plan_goodput_bytes_per_second"), before);
+}
+
+TEST_F(LinkMonitorTest, PlanPromisesNothingIfUnscheduledResponsesExceedTheBuffer) {
+  const ScheduleOptions unscheduled{.policy = SchedulePolicy::kUnscheduled};  // the default buffer of 32 KiB
+  TestCluster few({.workers = 2, .sru_bytes = 4096, .schedule = unscheduled});
+  ASSERT_TRUE(few.Read(0).ok());
+  EXPECT_GT(few.Gauge("sluice_plan_goodput_bytes_per_second"), 0);
+  TestCluster many({.workers = 20, .sru_bytes = 4096, .schedule = unscheduled});
+  ASSERT_TRUE(many.Read(0).ok());
+  const auto unknown = many.Gauge("sluice_plan_goodput_bytes_per_second");
+  ASSERT_TRUE(unknown.has_value());
+  EXPECT_TRUE(std::isnan(*unknown)) << *unknown;
 }
 
 TEST_F(LinkMonitorTest, LinksComeAndGoWhileOthersAreWatched) {

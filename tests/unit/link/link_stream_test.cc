@@ -404,6 +404,45 @@ TEST_F(LinkStreamTest, HandlersRunOnTheirExecutor) {
   pool.join();
 }
 
+// Runs each function before `execute` returns, as another thread may, and then notes how many copies are work.
+struct NotingExecutor {
+  struct Notes {
+    std::atomic<int> works = 0;
+    std::atomic<int> works_after_handler = -1;
+  };
+
+  static constexpr asio::execution::blocking_t::never_t query(asio::execution::blocking_t /*property*/) { return {}; }
+  NotingExecutor require(asio::execution::outstanding_work_t::tracked_t /*property*/) const {
+    ++notes->works;
+    return {notes, std::shared_ptr<void>(nullptr, [notes = notes](void*) { --notes->works; })};
+  }
+  template <class Function>
+  void execute(Function function) const {
+    std::move(function)();
+    notes->works_after_handler = notes->works.load();
+  }
+  friend bool operator==(const NotingExecutor& a, const NotingExecutor& b) noexcept { return a.notes == b.notes; }
+  friend bool operator!=(const NotingExecutor& a, const NotingExecutor& b) noexcept { return a.notes != b.notes; }
+
+  Notes* notes;
+  std::shared_ptr<void> work = nullptr;
+};
+
+// Its context may end as soon as it has no work, and must not before the last copy of the executor is gone.
+TEST_F(LinkStreamTest, AnExecutorHasWorkUntilNobodyUsesItAnyMore) {
+  const TestListener server("127.0.0.1:0", Echo);
+  const auto stream = Connect(server.address());
+  NotingExecutor::Notes notes;
+  std::promise<bool> ran;
+  stream->async_write_some(asio::buffer("?", 1), asio::bind_executor(NotingExecutor{&notes}, [&](const Error&, size_t) {
+                             ran.set_value(true);
+                           }));
+  EXPECT_TRUE(Get(ran.get_future()));
+  EXPECT_TRUE(Eventually([&] { return notes.works_after_handler != -1; }));
+  EXPECT_GT(notes.works_after_handler, 0);
+  EXPECT_TRUE(Eventually([&] { return notes.works == 0; }));
+}
+
 TEST_F(LinkStreamTest, AStreamMayHaveAStrandForItsExecutor) {
   const TestListener server("127.0.0.1:0", Echo);
   LinkStream stream(asio::make_strand(*context_), link_);

@@ -45,8 +45,8 @@ TEST(LinkTest, RefusesBoundsBetweenWhichNoBudgetFits) {
   ExpectRefused({.budget = {.floor_bytes = -5, .limit_bytes = -5}}, "budget.floor_bytes: -5 is below 1");
   ExpectRefused({.budget = {.floor_bytes = 100, .limit_bytes = 99}},
                 "budget.limit_bytes: 99 is below floor_bytes: 100");
-  ExpectRefused({.schedule = {.profile = {.buffer_bytes = 5000}}, .budget = {.floor_bytes = 5001}},
-                "budget.limit_bytes: 5000 is below floor_bytes: 5001");
+  ExpectRefused({.schedule = {.profile = {.buffer_bytes = 5000}}, .budget = {.floor_bytes = (4 << 20) + 1}},
+                "budget.limit_bytes: 4194304 is below floor_bytes: 4194305");
   ExpectRefused({.budget = {.limit_bytes = 0}}, "budget.limit_bytes: 0 is below");
   EXPECT_TRUE(Link::Validate({.budget = {.floor_bytes = 1, .limit_bytes = 1}}).ok());
 }
@@ -60,15 +60,16 @@ struct BoundsCase {
 
 TEST(LinkTest, BoundsTheBudgetByWhatIsGivenAndWhatIsKnown) {
   constexpr int64_t kFloor = 8 * 1514;
+  constexpr int64_t kLimit = 4 << 20;
   const std::vector<BoundsCase> cases = {
-      {{}, kFloor, 32768, 32768},
-      {{.budget = {.buffer_known = false}}, kFloor, 16384, 4 << 20},
+      {{}, kFloor, 32768, kLimit},
+      {{.budget = {.buffer_known = false}}, kFloor, 16384, kLimit},
       {{.schedule = {.budget_bytes = 20000}}, 20000, 20000, 20000},
       {{.schedule = {.policy = SchedulePolicy::kUnscheduled}}, 32768, 32768, 32768},
-      {{.schedule = {.profile = {.buffer_bytes = 5000}}}, 5000, 5000, 5000},
+      {{.schedule = {.profile = {.buffer_bytes = 5000}}}, 5000, 5000, kLimit},
       {{.schedule = {.budget_bytes = 20000}, .budget = {.limit_bytes = 50000}}, kFloor, 20000, 50000},
-      {{.schedule = {.budget_bytes = 20000}, .budget = {.floor_bytes = 6000}}, 6000, 20000, 32768},
-      {{.schedule = {.budget_bytes = 20000}, .budget = {.floor_bytes = 30000}}, 30000, 30000, 32768},
+      {{.schedule = {.budget_bytes = 20000}, .budget = {.floor_bytes = 6000}}, 6000, 20000, kLimit},
+      {{.schedule = {.budget_bytes = 20000}, .budget = {.floor_bytes = 30000}}, 30000, 30000, kLimit},
       {{.budget = {.limit_bytes = 10000}}, 10000, 10000, 10000},
       {{.budget = {.buffer_known = false, .limit_bytes = 100000}}, kFloor, 16384, 100000},
   };
@@ -215,7 +216,7 @@ TEST(LinkReconfigureTest, AnotherBufferIsAnotherBudget) {
   EXPECT_EQ((*link)->State().budget_bytes, 100'000);
   EXPECT_EQ((*link)->schedule_options().profile, larger);
   const auto gauges = Gauges(**link);
-  EXPECT_EQ(gauges.at("sluice_budget_limit_bytes"), 100'000);
+  EXPECT_EQ(gauges.at("sluice_budget_limit_bytes"), 4 << 20);
   EXPECT_EQ(gauges.at("sluice_link_capacity_bytes_per_second"), 1e9);
 }
 

@@ -1,5 +1,6 @@
 #include "lib/link/response_flow.h"
 
+#include <algorithm>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -132,6 +133,50 @@ TEST_F(AskedBytesTest, BeginAgainWithTheNextMessage) {
   EXPECT_EQ(flow_.asked_bytes(), 0);
   EXPECT_EQ(flow_.pending_message_bytes(), 3);
   EXPECT_FALSE(flow_.Ask(0));
+}
+
+// A grant without a bound opens the window only for the unasked bytes, and then for the requested ones.
+TEST(ResponseFlowTest, AGrantWithoutABoundOpensWhatIsAskedFor) {
+  constexpr int64_t kUnasked = 1000;
+  for (const bool many_messages : {false, true}) {
+    ResponseFlow flow(many_messages, kUnasked);
+    flow.Grant(kMaxResponseBytes);
+    EXPECT_EQ(flow.TakeWidening(), kUnasked);
+    const std::string message = FrameMessage(std::string(5000, 'x'));
+    flow.Receive(message.substr(0, 805), 0);
+    EXPECT_EQ(flow.granted_bytes(), 200);
+    EXPECT_TRUE(flow.Ask(4200));
+    flow.OpenAhead();
+    EXPECT_EQ(flow.granted_bytes(), many_messages ? 5200 : 4200);
+    flow.Grant(kMaxResponseBytes);
+    EXPECT_EQ(flow.granted_bytes(), many_messages ? 5200 : 4200);
+  }
+}
+
+TEST(ResponseFlowTest, AGrantWithoutABoundOpensAllToAUserWithoutABound) {
+  ResponseFlow flow(true);
+  flow.Grant(kMaxResponseBytes);
+  EXPECT_FALSE(flow.comes_unasked());
+  EXPECT_EQ(flow.granted_bytes(), kMaxResponseBytes);
+}
+
+// Such as a proxied stream of several messages, which are larger than one grant together.
+TEST(ResponseFlowTest, AGrantWithoutABoundIsNotUsedUpByManyMessages) {
+  ResponseFlow flow(/*many_messages=*/true);
+  flow.Grant(kMaxResponseBytes);
+  int64_t open_bytes = ResponseFlow::kFirstBytes + flow.TakeWidening();
+  const std::string prefix("\0\x7f\xff\xff\xff", 5);  // of 2 GiB
+  const std::string data(64 << 20, 'x');
+  for (int message = 0; message < 4; ++message) {
+    flow.Receive(prefix, 0);
+    open_bytes += flow.TakeWidening() - 5;
+    while (flow.pending_message_bytes() > 0) {
+      const auto piece = std::min<size_t>(data.size(), static_cast<size_t>(flow.pending_message_bytes()));
+      flow.Receive(absl::string_view(data).substr(0, piece), 0);
+      open_bytes += flow.TakeWidening() - static_cast<int64_t>(piece);
+      ASSERT_GT(open_bytes, int64_t{1} << 20) << message;
+    }
+  }
 }
 
 }  // namespace

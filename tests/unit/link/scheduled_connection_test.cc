@@ -5,8 +5,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -33,8 +36,9 @@ class ScheduledConnectionTest : public ::testing::Test {
   // A connection, and a log of its events. Each server records its requests, and responds with the bytes of `answers_`.
   class Client final : public ScheduledConnection::User {
    public:
-    explicit Client(ScheduledConnectionTest& test) : test_(test) {
-      test_.executor_.Await([&] { connection_ = std::make_unique<ScheduledConnection>(*test_.loop_, 0, *this); });
+    explicit Client(ScheduledConnectionTest& test, size_t traffic_class = 0) : test_(test) {
+      test_.executor_.Await(
+          [&] { connection_ = std::make_unique<ScheduledConnection>(*test_.loop_, traffic_class, *this); });
     }
     ~Client() override {
       test_.executor_.Await([&] {
@@ -97,7 +101,7 @@ class ScheduledConnectionTest : public ::testing::Test {
   }
 
   // A client of a new server, which calls it by `name`.
-  Client& Add(const std::string& name) {
+  Client& Add(const std::string& name, size_t traffic_class = 0) {
     servers_.push_back(std::make_unique<TestListener>("127.0.0.1:0", [this, name](int fd) {
       while (!ReceiveAtLeast(fd, 1).empty()) {
         requests_.Add(name);
@@ -105,7 +109,7 @@ class ScheduledConnectionTest : public ::testing::Test {
       }
       requests_.Add(name + " ended");
     }));
-    Client& client = *clients_.emplace_back(std::make_unique<Client>(*this));
+    Client& client = *clients_.emplace_back(std::make_unique<Client>(*this, traffic_class));
     client.Connect(servers_.back()->address().text);
     return client;
   }
@@ -186,6 +190,33 @@ TEST_F(ScheduledConnectionTest, AConnectionThatCannotBeMadeSaysWhy) {
   };
   EXPECT_THAT(log_of(AddressOfNobody().text), ElementsAre(absl::StrCat("over: UNAVAILABLE ", ECONNREFUSED)));
   EXPECT_THAT(log_of("no such name:80"), ElementsAre("over: NOT_FOUND 0"));
+}
+
+// As a backup, an image or a dump: in turns, each of which expects as many bytes as have come.
+TEST_F(ScheduledConnectionTest, AResponseMayBeLongerThanTheScheduleCounts) {
+  executor_.Await([&] {
+    ScheduledTunnel tunnel(*loop_, loop_->metrics().Tunnels("test"), 0,
+                           {.on_turn = [] {},
+                            .tcp = [] { return std::nullopt; },
+                            .set_window = [](int) {},
+                            .on_refused = [](const absl::Status& why) { ADD_FAILURE() << why; }});
+    tunnel.OnRequest("?");
+    const std::string piece(16 << 20, '\0');
+    for (int64_t bytes = 0; bytes < kMaxResponseBytes + kMaxResponseBytes / 2 && tunnel.reads();
+         bytes += piece.size()) {
+      tunnel.OnResponse(piece);
+      ASSERT_TRUE(tunnel.reads()) << "after " << bytes + piece.size() << " bytes";
+    }
+    tunnel.Stop();
+  });
+}
+
+TEST_F(ScheduledConnectionTest, ARefusedTurnEndsTheConnection) {
+  Client& client = Add("a", /*traffic_class=*/1);  // the schedule has no such class
+  client.Write("?");
+  EXPECT_THAT(client.log().Await(2), ElementsAre("open", "over: INVALID_ARGUMENT 0"));
+  EXPECT_EQ(State().in_flight_calls, 0);
+  EXPECT_THAT(requests_.events(), SizeIs(0));
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ void VirtualWorker::Connection::Flush(const std::string& frames) {
   session_->Output(out);
   out += frames;
   if (out.empty()) return;
+  if (worker_.options_.on_sent) worker_.options_.on_sent(*this, out);
   Deliver([this, out](StreamSocketEvents& client) {
     tcp_.info.received_bytes += out.size();
     tcp_.info.unacknowledged_packets = 0;
@@ -97,6 +98,7 @@ void VirtualWorker::Connection::BreakHere() {
 }
 
 void VirtualWorker::Connection::OnBytes(absl::string_view bytes) {
+  if (worker_.options_.on_received) worker_.options_.on_received(*this, bytes);
   const auto received = session_->Receive(bytes);
   EXPECT_TRUE(received.ok()) << received;
   Flush();

@@ -79,6 +79,9 @@ class VirtualWorker final : private VirtualExecutor::Listener {
     uint32_t max_concurrent_streams = 1u << 16;
     // Called on a new connection, whose first bytes may be more than SETTINGS. May be null.
     std::function<void(Connection&)> on_accept;
+    // Called with the bytes that a connection has received, before it handles them, and has sent. May be null.
+    std::function<void(Connection&, absl::string_view)> on_received;
+    std::function<void(Connection&, absl::string_view)> on_sent;
   };
   // Called for each complete request. May be null.
   using Handler = std::function<void(Call&)>;

@@ -92,8 +92,9 @@ TEST(WorkerListTest, RefusesAnEntryThatWouldTakeAllMemory) {
 TEST(WorkerListTest, RefusesWhatIsNoAddressAndSaysWhich) {
   EXPECT_EQ(Refusal({"a:1", "nonsense"}), "workers[1]: \"nonsense\" is not host:port with a port between 1 and 65535");
   EXPECT_THAT(Refusal({"unix:"}), StartsWith("workers[0]: \"unix:\" names no socket"));
-  for (const auto& [entry, worker] : {std::pair("w-{3..5}", "w-3"), std::pair("w:{0..5}", "w:0"),
-                                      std::pair("w:{65530..65535}0", "w:655300"), std::pair("w-{3..}", "w-3")}) {
+  for (const auto& [entry, worker] :
+       {std::pair("w-{3..5}", "w-3"), std::pair("w:{0..5}", "w:0"), std::pair("w:{65530..65535}0", "w:655300"),
+        std::pair("w-{3..}", "w-3"), std::pair("ipv{0..9}:7000", "ipv4:7000")}) {
     EXPECT_THAT(Refusal({entry}), AllOf(StartsWith(absl::StrCat("workers[0]: \"", entry, "\" ")), HasSubstr(worker)));
   }
   EXPECT_EQ(Refusal({}), "workers lists 0 addresses; it must list 1 to 65536");

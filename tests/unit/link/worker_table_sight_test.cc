@@ -71,6 +71,20 @@ TEST_F(WorkerTableSightTest, AWorkerIsActiveWhileItHasCallsOrSends) {
   EXPECT_EQ(Look().active_workers, 2);
 }
 
+// Otherwise a worker that lost packets, and whose neighbours have just ended, would be the only evidence of the link.
+TEST_F(WorkerTableSightTest, WorkersThatWereActiveSinceALossCountWithIt) {
+  FakeConnection& neighbour = Connect(table_.Add("worker-2:20000"));
+  Ask(/*acknowledged=*/false);
+  EXPECT_EQ(LookAfter(Milliseconds(100)).active_workers, 1);
+  Answer();
+  Receive(neighbour, 1);
+  EXPECT_EQ(LookAfter(Milliseconds(100)).active_workers, 2);
+  const LinkSight later = LookAfter(Milliseconds(100));
+  EXPECT_EQ(later.lossy_workers, 1);
+  EXPECT_EQ(later.active_workers, 2);
+  EXPECT_EQ(LookAfter(Milliseconds(500)).active_workers, 0);
+}
+
 // For example the target of a tunnel, to which the link makes no connection.
 TEST_F(WorkerTableSightTest, AWorkerThatNobodyHasTriedToReachIsNotUnreachable) {
   const std::string address = "worker-2:20000";

@@ -67,6 +67,55 @@ TEST(ClosedLoopTest, IsNearThePacketSimulation) {
   EXPECT_NEAR(PredictClosedLoopGoodputBps(PaperProfile(), 10'000, 100), 612e6, 0.15 * 612e6);
 }
 
+struct SimulatedGrants {
+  double capacity_bps;
+  int64_t buffer_bytes;
+  absl::Duration rtt;
+  int64_t workers;
+  int64_t sru_bytes;
+  double goodput_bps;
+};
+
+// The product in ns-3, one fan-out at a time: research/simulation/plan.csv. The first five paths hold more than
+// the budget, and responses are larger than it.
+TEST(GrantsTest, IsNearThePacketSimulation) {
+  const SimulatedGrants simulated[] = {
+      {1e9, 32 << 10, absl::Milliseconds(1), 8, 1 << 20, 220e6},
+      {10e9, 64 << 10, absl::Microseconds(100), 12, 1 << 20, 4129e6},
+      {10e9, 64 << 10, absl::Microseconds(200), 8, 1 << 20, 2214e6},
+      {10e9, 64 << 10, absl::Microseconds(200), 16, 256 << 10, 2203e6},
+      {25e9, 512 << 10, absl::Microseconds(200), 8, 4 << 20, 15471e6},
+      {1e9, 64 << 10, absl::Microseconds(100), 2, 64 << 10, 870e6},
+      {1e9, 64 << 10, absl::Microseconds(100), 8, 64 << 10, 935e6},
+      {10e9, 512 << 10, absl::Microseconds(100), 32, 10 << 10, 6970e6},
+  };
+  for (const SimulatedGrants& point : simulated) {
+    LinkProfile profile;
+    profile.packet_payload_bytes = 1448;
+    profile.frame_bytes = 1502;
+    profile.capacity_bytes_per_second = point.capacity_bps / 8;
+    profile.buffer_bytes = point.buffer_bytes;
+    profile.propagation_rtt = point.rtt;
+    EXPECT_NEAR(PredictGrantsGoodputBps(profile, point.sru_bytes, point.workers), point.goodput_bps,
+                0.1 * point.goodput_bps)
+        << point.capacity_bps << " " << point.buffer_bytes << " " << point.sru_bytes;
+  }
+}
+
+TEST(GrantsTest, PathThatFitsTheBudgetLeavesNoTimeIdle) {
+  const LinkProfile profile = PersistentProfile();  // 12.5 KB on the path, a budget of 32 KB
+  EXPECT_EQ(GrantedLinkShare(profile, 1'000'000), 1);
+  EXPECT_DOUBLE_EQ(PredictGrantsGoodputBps(profile, 1'000'000, 10), 8e7 / (100e-6 + 10'400'000 / 125e6));
+}
+
+TEST(GrantsTest, LongPathIsBusyForTheBudgetOnly) {
+  LinkProfile profile = PersistentProfile();
+  profile.propagation_rtt = absl::Milliseconds(1);
+  EXPECT_DOUBLE_EQ(GrantedLinkShare(profile, 1'000'000), 32'000 / (125'000 + 32'000 / 3.0));
+  EXPECT_DOUBLE_EQ(GrantedLinkShare(profile, 1000), 32'000 / (125'000 + 1040.0))
+      << "a part is never more than a response";
+}
+
 TEST(ClosedLoopTest, ResponseLargerThanTheBufferGoesAlone) {
   const LinkProfile profile = PersistentProfile();
   const double one = 100e-6 + 1'040'000 / 125e6;

@@ -199,6 +199,38 @@ TEST(CollapseTest, ShorterMinimumRtoHurtsLess) {
   EXPECT_LT(slow.goodput_bps, fast.goodput_bps);
 }
 
+TEST(UnscheduledTest, IsTheClosedLoopWhileAllResponsesFitTheBuffer) {
+  const LinkProfile profile = PersistentProfile();  // 32,000 bytes hold three responses of 10,400
+  for (const int64_t workers : {1, 2, 3}) {
+    const auto goodput_bps = PredictUnscheduledGoodputBps(profile, 10'000, workers);
+    ASSERT_TRUE(goodput_bps) << workers;
+    EXPECT_DOUBLE_EQ(*goodput_bps, PredictClosedLoopGoodputBps(profile, 10'000, workers));
+  }
+}
+
+// ns-2 has 31 Mbit/s for two workers with 64 KB each and a buffer of 64 KB. The model of collapse has 956.
+TEST(UnscheduledTest, IsUnknownIfTheyDoNot) {
+  EXPECT_FALSE(PredictUnscheduledGoodputBps(PersistentProfile(), 10'000, 4));
+  LinkProfile profile;
+  profile.buffer_bytes = 65'536;
+  EXPECT_GT(PredictCollapse(profile, 65'536, 2).goodput_bps, 20 * 31e6);
+  EXPECT_FALSE(PredictUnscheduledGoodputBps(profile, 65'536, 2));
+}
+
+TEST(UnscheduledTest, FreshConnectionsWaitForTheirWindows) {
+  // 10 packets in windows of 1, 2, 4 and 3, after a handshake. ns-2 has 144.6 Mbit/s without the handshake.
+  const auto goodput_bps = PredictUnscheduledGoodputBps(PaperProfile(), 10'000, 1);
+  ASSERT_TRUE(goodput_bps);
+  EXPECT_NEAR(*goodput_bps, 144.6e6, 0.1 * 144.6e6);
+}
+
+TEST(UnscheduledTest, LargestSizesDoNotOverflow) {
+  LinkProfile profile;
+  profile.packet_payload_bytes = 1;
+  profile.frame_bytes = int64_t{1} << 17;
+  EXPECT_FALSE(PredictUnscheduledGoodputBps(profile, kMaxResponseBytes, kMaxWorkers));
+}
+
 TEST(CollapseTest, LossAndTimeoutsGrowWithTheWorkers) {
   CollapseEstimate before;
   for (int64_t workers = 1; workers <= 1000; ++workers) {

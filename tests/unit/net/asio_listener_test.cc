@@ -1,5 +1,6 @@
 #include "lib/net/asio_listener.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -75,6 +76,7 @@ class AsioListenerTest : public ::testing::Test {
           AsioListener::Listen(executor_, address, {.unix_mode = mode}, [this](const AcceptedConnection& connection) {
             log_.Add(absl::StrCat(connection.local ? "local" : "remote", " user ",
                                   connection.client.has_value() ? absl::StrCat(*connection.client) : "unknown"));
+            if (pause_.count() > 0) listeners_.back()->Pause(pause_);
             if (refuse_) return;
             accepted_.push_back(std::make_unique<Accepted>(log_, connection));
           });
@@ -99,6 +101,7 @@ class AsioListenerTest : public ::testing::Test {
   AsioExecutor executor_;
   EventLog log_;
   bool refuse_ = false;
+  std::chrono::milliseconds pause_{0};  // after each connection
   std::vector<std::unique_ptr<AsioListener>> listeners_;
   std::vector<std::unique_ptr<Accepted>> accepted_;
 };
@@ -122,6 +125,24 @@ TEST_F(AsioListenerTest, TellsThePeerOfTheListener) {
     client.AwaitBytes(3);
   }
   EXPECT_THAT(log_.Await(4), ElementsAre("local user unknown", "connected", "bye", "ended: OK"));
+}
+
+TEST_F(AsioListenerTest, AcceptsAgainAfterAPause) {
+  pause_ = std::chrono::milliseconds(1);
+  const auto bound = Listen("127.0.0.1:0");
+  ASSERT_TRUE(bound.ok());
+  for (int i = 0; i < 3; ++i) ExpectServes(*bound);
+}
+
+TEST_F(AsioListenerTest, AcceptsNothingDuringAPause) {
+  pause_ = std::chrono::hours(1);
+  const auto bound = Listen("127.0.0.1:0");
+  ASSERT_TRUE(bound.ok());
+  ExpectServes(*bound);
+  TestStream waiting(executor_, {*bound});
+  ASSERT_THAT(waiting.log().Await(1), ElementsAre("connected")) << "by the kernel";
+  RunOn(executor_, [] {});
+  EXPECT_THAT(log_.events(), ::testing::Contains("local user unknown").Times(1));
 }
 
 TEST_F(AsioListenerTest, APortThatIsTakenIsUnavailable) {

@@ -62,8 +62,9 @@ constexpr absl::string_view kSocksRequest(
 TEST(ClientOpeningTest, ARequestOfSocks5NamesItsTarget) {
   const std::string ipv4("\x05\x01\x00\x01\x0a\x00\x00\x07\x00\x50", 10);
   const std::string ipv6 = std::string("\x05\x01\x00\x04", 4) + std::string(15, '\0') + std::string("\x01\x01\xbb", 3);
+  const std::string text = absl::StrCat(absl::string_view("\x05\x01\x00\x03\x05", 5), "fd::7", "\x1b\x58");
   const std::pair<std::string, std::string> targets[] = {
-      {std::string(kSocksRequest), "a.b:7000"}, {ipv4, "10.0.0.7:80"}, {ipv6, "[::1]:443"}};
+      {std::string(kSocksRequest), "a.b:7000"}, {ipv4, "10.0.0.7:80"}, {ipv6, "[::1]:443"}, {text, "[fd::7]:7000"}};
   for (const auto& [request, target] : targets) {
     for (const size_t piece : {size_t{1}, size_t{3}, size_t{4}, SIZE_MAX}) {
       const Opened opened = Open(absl::StrCat(kSocksGreeting, request, "hello"), piece);
@@ -99,13 +100,6 @@ TEST(ClientOpeningTest, OtherRequestsOfSocks5AreRefused) {
   const Opened refused = Open(absl::StrCat(kSocksGreeting, no_name));
   EXPECT_EQ(refused.refusal.substr(0, 2), "\x05\x08");
   EXPECT_EQ(refused.rest, absl::StrCat(kSocksGreeting, no_name)) << "all bytes";
-}
-
-TEST(ClientOpeningTest, InATunnelSocks5IsBytesLikeOthers) {
-  ClientOpening opening(/*in_tunnel=*/true);
-  EXPECT_EQ(opening.Read(kSocksGreeting), Kind::kOther);
-  EXPECT_EQ(opening.TakeReply(), "");
-  EXPECT_EQ(opening.TakeAll(), kSocksGreeting);
 }
 
 TEST(SocksReplyTest, TellsWhyATargetIsNotReached) {
@@ -227,11 +221,17 @@ TEST(ClientOpeningTest, WhatIsNoHttpIsKnownByItsFirstByteAndGetsNoAnswer) {
 }
 
 // A client within its tunnel may use a proxy of its own.
-TEST(ClientOpeningTest, WithinATunnelAConnectIsPassedOnWhole) {
-  const std::string request = "CONNECT a:1 HTTP/1.1\r\n\r\nmore";
-  ClientOpening opening;
-  EXPECT_EQ(opening.Read(request), Kind::kConnect);
-  EXPECT_EQ(opening.TakeAll(), request);
+TEST(ClientOpeningTest, WithinATunnelAllButHttp2IsBytesFromTheFirstOnThatDiffers) {
+  for (const std::string& bytes : {std::string("CONNECT a:1 HTTP/1.1\r\n\r\nmore"), std::string(kSocksGreeting),
+                                   std::string("PRI * HTTP/1.1\r\n"), std::string("GET"), std::string("PING")}) {
+    ClientOpening opening(/*in_tunnel=*/true);
+    EXPECT_EQ(opening.Read(bytes), Kind::kOther) << bytes;
+    EXPECT_EQ(opening.TakeReply(), "");
+    EXPECT_EQ(opening.TakeAll(), bytes);
+  }
+  ClientOpening opening(/*in_tunnel=*/true);
+  EXPECT_EQ(opening.Read("PRI * "), Kind::kUnknown);
+  EXPECT_EQ(opening.Read("HTTP/2.0\r\n\r\nSM\r\n\r\nmore"), Kind::kHttp2);
 }
 
 TEST(TunnelRefusalTest, SpeaksTheProtocolOfTheClient) {
@@ -255,6 +255,7 @@ TEST(ConnectRefusalTest, HasTheStatusOfTheReason) {
     EXPECT_THAT(refusal, ::testing::HasSubstr(absl::StrCat("p; error=", error, "; ")));
   };
   expect(absl::InvalidArgumentError("a"), "400 Bad Request", "http_request_error");
+  expect(absl::PermissionDeniedError("a"), "403 Forbidden", "http_request_denied");
   expect(absl::NotFoundError("a"), "502 Bad Gateway", "dns_error");
   expect(absl::UnavailableError("a"), "502 Bad Gateway", "destination_unavailable");
   expect(absl::ResourceExhaustedError("a"), "502 Bad Gateway", "proxy_internal_error");

@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/socket.h>
+
 #include "lib/net/worker_address.h"
 #include "tests/unit/http2/raw_frames.h"
 #include "tests/unit/net/test_listener.h"
@@ -14,6 +16,7 @@ namespace sluice::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -138,6 +141,48 @@ TEST_F(ConnectTest, TheFirstBytesOfAServerAreKept) {
   EXPECT_THAT(received, EndsWith("\r\n\r\n220 ready")) << "although the client has sent nothing in the tunnel";
   socket.Send(kTlsBytes);
   EXPECT_EQ(socket.ReceiveUntil(kTlsBytes), kTlsBytes);
+}
+
+TEST_F(ConnectTest, AClientMaySendNoMoreWhileItsTargetIsDialled) {
+  StartProxy();
+  TestListener server("127.0.0.1:0", [](int fd) {
+    EXPECT_EQ(HowItEnds(fd), "end");
+    SendAll(fd, "220 ready");
+  });
+  TestSocket socket = Request("slow.test:1");
+  EXPECT_TRUE(Eventually([&] { return OpenQuestions("slow.test:1") == 1; }));
+  shutdown(socket.fd(), SHUT_WR);
+  EXPECT_EQ(Connections(), 1U);
+  SetName("slow.test:1", std::vector<std::string>{server.address().text});
+  EXPECT_THAT(socket.ReceiveAll(), AllOf(StartsWith("HTTP/1.1 200 "), EndsWith("\r\n\r\n220 ready")));
+}
+
+// Redis and memcached take capital letters without an empty line.
+TEST_F(ConnectTest, BytesThatCouldBeginHttp1PassAtOnce) {
+  StartProxy();
+  for (const char* bytes : {"PING", "GET / HTTP/1.1\r\nHost: a\r\n", "Q"}) {
+    TestListener echo("127.0.0.1:0", [](int fd) { SendAll(fd, ReceiveAtLeast(fd, 1)); });
+    TestSocket socket = Dial(echo.address().text);
+    socket.Send(bytes);
+    EXPECT_EQ(socket.ReceiveAll(), bytes);
+  }
+}
+
+// As a byte like others, since a proxy cannot place the mark.
+TEST_F(ConnectTest, UrgentBytesPassInTheirPlace) {
+  StartProxy();
+  const auto send_urgent = [](int fd) {
+    SendAll(fd, "ab");
+    EXPECT_EQ(send(fd, "!", 1, MSG_OOB), 1);
+    SendAll(fd, "cd");
+  };
+  TestListener server("127.0.0.1:0", [&](int fd) {
+    EXPECT_EQ(ReceiveAtLeast(fd, 5), "ab!cd");
+    send_urgent(fd);
+  });
+  TestSocket socket = Dial(server.address().text);
+  send_urgent(socket.fd());
+  EXPECT_EQ(socket.ReceiveAll(), "ab!cd");
 }
 
 TEST_F(ConnectTest, ManyEarlyBytesAreKept) {

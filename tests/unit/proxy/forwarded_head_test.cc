@@ -122,6 +122,7 @@ TEST(ForwardedHeadTest, AFanOutThatIsOutOfBoundsIsNamedWithItsBound) {
       {{"sluice-weight", "many"}, "sluice-weight \"many\""},
       {{"sluice-weight", "99999999999999999999"}, "sluice-weight \"9"},
       {{"sluice-max-attempts", "6"}, "sluice-max-attempts \"6\" is not a number from 1 to 5"},
+      {{"sluice-response-bytes", "4294967297"}, "\"4294967297\" is not a number from 0 to 4294967296"},
       {{"sluice-block", std::string(65, 'x')}, "sluice-block has 65 bytes; it has at most 64"},
   };
   for (const auto& [field, why] : cases) {

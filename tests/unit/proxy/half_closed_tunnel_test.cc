@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/net/worker_address.h"
 #include "tests/unit/net/link_thread.h"
 #include "tests/unit/net/test_listener.h"
 #include "tests/unit/proxy/proxy_fixture.h"
@@ -30,6 +31,16 @@ class HalfClosedTunnelTest : public ProxyTest, public ::testing::WithParamInterf
     TestSocket socket = ConnectTo(address());
     socket.Send(Connect(worker));
     EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+    return socket;
+  }
+  // A client that asks for a tunnel by SOCKS5 or CONNECT, and sends no more with its request.
+  TestSocket Ask(const TestListener& worker, bool socks) const {
+    TestSocket socket = ConnectTo(address());
+    const int port = ParseWorkerTarget(worker.address().text)->port;
+    const std::string request = absl::StrCat(absl::string_view("\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01", 11),
+                                             std::string{static_cast<char>(port >> 8), static_cast<char>(port)});
+    socket.Send(socks ? request : Connect(worker));
+    shutdown(socket.fd(), SHUT_WR);
     return socket;
   }
   bool AwaitNoConnection() { return AwaitMetric("sluice_proxy_connections", 0); }
@@ -61,6 +72,34 @@ TEST_P(HalfClosedTunnelTest, AClientMaySendAllBeforeItsTunnelIsOpen) {
     client.Send(Connect(worker) + request);
     shutdown(client.fd(), SHUT_WR);
     EXPECT_THAT(client.ReceiveAll(), ::testing::EndsWith(absl::StrCat("\r\n\r\n<", request, ">")));
+    EXPECT_TRUE(AwaitNoConnection());
+  }
+}
+
+// A dump of a server, or `nc -N host port </dev/null`.
+TEST_P(HalfClosedTunnelTest, AClientThatSendsNothingGetsAllBytesOfItsWorker) {
+  StartProxy();
+  const std::string banner(100'000, 'b');
+  TestListener worker("127.0.0.1:0", [&](int fd) {
+    EXPECT_EQ(HowItEnds(fd), "end");
+    SendAll(fd, banner);
+  });
+  TestSocket client = Dial(worker);
+  shutdown(client.fd(), SHUT_WR);
+  EXPECT_EQ(client.ReceiveAll().size(), banner.size());
+  EXPECT_TRUE(AwaitNoConnection());
+}
+
+TEST_P(HalfClosedTunnelTest, TheEndOfAClientMayComeWithItsRequest) {
+  StartProxy();
+  const std::string banner(100'000, 'b');
+  for (const bool socks : {false, true}) {
+    TestListener worker("127.0.0.1:0", [&](int fd) {
+      EXPECT_EQ(HowItEnds(fd), "end");
+      SendAll(fd, banner);
+    });
+    const std::string received = Ask(worker, socks).ReceiveAll();
+    EXPECT_THAT(received, ::testing::EndsWith(banner)) << received.substr(0, 100);
     EXPECT_TRUE(AwaitNoConnection());
   }
 }

@@ -52,7 +52,7 @@ class NamesExecutor final : public Executor {
   }
   double Random() override { return real_.Random(); }
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override {
-    if (target.find(".test:") == std::string::npos) return real_.Resolve(target, std::move(on_resolved));
+    if (target.find(".test") == std::string::npos) return real_.Resolve(target, std::move(on_resolved));
     on_look_up(target);
     auto question = std::make_shared<OnResolved>(std::move(on_resolved));
     if (names_.contains(target)) {

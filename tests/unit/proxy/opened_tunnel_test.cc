@@ -116,6 +116,9 @@ class OpenedTunnelTest : public ProxyLoopTest {
       opened_ = *std::move(listener);
     });
   }
+  void Permit(const std::vector<std::string>& workers) {
+    executor_.Await([&] { proxy_->Reconfigure(*ClientPolicies::Create(workers, {}), proxy_->options()); });
+  }
   void TearDown() override {
     executor_.Await([&] { opened_.reset(); });
     ProxyLoopTest::TearDown();
@@ -137,7 +140,7 @@ class RemoteTunnelTest : public OpenedTunnelTest {
  protected:
   void Start(const std::vector<std::string>& workers) {
     OpenedTunnelTest::Start("", ClientOrigin::Opening::kRequest, /*local=*/false);
-    executor_.Await([&] { proxy_->Reconfigure(*ClientPolicies::Create(workers, {}), proxy_->options()); });
+    Permit(workers);
   }
   // Returns what comes in a tunnel to the target. The first byte is that of TLS.
   std::string Through(const std::string& target) {
@@ -155,8 +158,7 @@ TEST_F(RemoteTunnelTest, ItsWorkerMustBePermittedWithItsPort) {
   Start({"127.0.0.0/8"});
   EXPECT_EQ(Through(worker.address().text), std::string("\x15\x03\x03\x00\x02\x02\x31", 7)) << "access_denied";
   EXPECT_THAT(log_.Await(1), ElementsAre(HasSubstr("only by the pattern 127.0.0.0/8, which has no port")));
-  executor_.Await(
-      [&] { proxy_->Reconfigure(*ClientPolicies::Create({worker.address().text}, {}), proxy_->options()); });
+  Permit({worker.address().text});
   EXPECT_EQ(Through(worker.address().text), "<\x16>");
 }
 
@@ -197,6 +199,16 @@ TEST_F(OpenedTunnelTest, ARedirectedConnectionIsATunnelToItsDestination) {
   EXPECT_EQ(client.ReceiveUntil(">"), "<?>") << "and nothing before";
 }
 
+// Plaintext HTTP/2 that is not gRPC, such as Connect's, passes as it comes.
+TEST_F(OpenedTunnelTest, ARedirectedConnectionToAWorkerOfBytesCarriesHttp2AsItComes) {
+  TestListener worker("127.0.0.1:0", Quote);
+  Start(worker.address().text, ClientOrigin::Opening::kRedirected);
+  Permit({"127.0.0.0/8", "bytes:" + worker.address().text});
+  TestSocket client = ConnectTo(opened_->address());
+  client.Send(std::string(raw::kPreface));
+  EXPECT_EQ(client.ReceiveUntil(">"), absl::StrCat("<", raw::kPreface, ">"));
+}
+
 TEST_F(OpenedTunnelTest, CallsOfARedirectedConnectionAreScheduled) {
   TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
   Start(worker.address(), ClientOrigin::Opening::kRedirected);
@@ -214,29 +226,91 @@ TEST_F(OpenedTunnelTest, ARedirectedConnectionToWhereNobodyListensIsReset) {
 
 TEST_F(OpenedTunnelTest, ARedirectedConnectionToAForbiddenDestinationIsRefusedInItsProtocol) {
   Start("169.254.169.254:80", ClientOrigin::Opening::kRedirected);
-  TestSocket client = ConnectTo(opened_->address());
-  client.Send("GET / HTTP/1.1\r\n\r\n");
-  EXPECT_THAT(client.ReceiveAll(), ::testing::StartsWith("HTTP/1.1 403 "));
+  const auto answer = [this](const std::string& bytes) {
+    TestSocket client = ConnectTo(opened_->address());
+    client.Send(bytes);
+    return client.ReceiveAll();
+  };
+  EXPECT_THAT(answer("GET / HTTP/1.1\r\n\r\n"), ::testing::StartsWith("HTTP/1.1 403 "));
+  EXPECT_EQ(answer("\x16\x03\x01"), std::string("\x15\x03\x03\x00\x02\x02\x31", 7)) << "access_denied";
+  EXPECT_EQ(answer("\x01\x02"), "");
+  Http2Peer client(ConnectTo(opened_->address()));
+  EXPECT_EQ(StatusOf(client, "w"), "7");
   EXPECT_THAT(log_.events(), Contains(HasSubstr("is never a worker")));
 }
 
-class PooledTunnelTest : public OpenedTunnelTest, public ::testing::WithParamInterface<ClientOrigin::Opening> {};
+TEST_F(OpenedTunnelTest, CallsOfADeniedRedirectedConnectionPassOnceNewOptionsPermitThem) {
+  TestHttp2Server worker(Says("!"));
+  Start(worker.address(), ClientOrigin::Opening::kRedirected);
+  Permit({"10.0.0.0/8"});
+  Http2Peer client(ConnectTo(opened_->address()));
+  EXPECT_EQ(StatusOf(client, worker.address()), "7");
+  Permit({"127.0.0.0/8"});
+  EXPECT_EQ(StatusOf(client, worker.address()), "0");
+}
+
+TEST_F(OpenedTunnelTest, ADeniedRedirectedClientThatIsSilentIsNotWaitedForLong) {
+  Start("169.254.169.254:80", ClientOrigin::Opening::kRedirected);
+  TestSocket client = ConnectTo(opened_->address());
+  log_.Await(1);
+  executor_.Await([&] { names_.PutForward(std::chrono::minutes(1)); });
+  EXPECT_EQ(client.ReceiveAll(), "");
+}
+
+// Each way to a tunnel. SOCKS5 and CONNECT differ in their first bytes alone.
+class PooledTunnelTest : public OpenedTunnelTest, public ::testing::WithParamInterface<ClientOrigin::Opening> {
+ protected:
+  TestSocket Dial(const TestListener& worker) {
+    const bool asks = GetParam() == ClientOrigin::Opening::kRequest;
+    Start(asks ? "" : worker.address().text, GetParam());
+    TestSocket client = ConnectTo(opened_->address());
+    if (asks) {
+      client.Send(absl::StrCat("CONNECT ", worker.address().text, " HTTP/1.1\r\n\r\n"));
+      EXPECT_THAT(client.ReceiveUntil("\r\n\r\n"), ::testing::StartsWith("HTTP/1.1 200 "));
+    }
+    EXPECT_TRUE(Eventually([&] { return ConnectedTo().size() == 1; }));
+    return client;
+  }
+  // Lets limits.opening_timeout of an open tunnel pass, in steps, since the same timeout is for its dial.
+  void PassOpeningTimeout() {
+    EXPECT_TRUE(Eventually([&] {
+      executor_.Await([&] { names_.PutForward(std::chrono::seconds(1)); });
+      return SumOf(registry_, "sluice_proxy_tunnels", "", "") == 1;
+    }));
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Openings, PooledTunnelTest,
-                         ::testing::Values(ClientOrigin::Opening::kRoute, ClientOrigin::Opening::kRedirected));
+                         ::testing::Values(ClientOrigin::Opening::kRequest, ClientOrigin::Opening::kRoute,
+                                           ClientOrigin::Opening::kRedirected));
 
 TEST_P(PooledTunnelTest, AClientMayUseItsConnectionLater) {
   TestListener worker("127.0.0.1:0", Quote);
-  Start(worker.address().text, GetParam());
-  TestSocket client = ConnectTo(opened_->address());
-  EXPECT_TRUE(Eventually([&] { return ConnectedTo().size() == 1; }));
-  // Past limits.opening_timeout of an open tunnel, in steps, since the same timeout is for its dial.
-  EXPECT_TRUE(Eventually([&] {
-    executor_.Await([&] { names_.PutForward(std::chrono::seconds(1)); });
-    return SumOf(registry_, "sluice_proxy_tunnels", "", "") == 1;
-  }));
+  TestSocket client = Dial(worker);
+  PassOpeningTimeout();
   client.Send("?");
   EXPECT_EQ(client.ReceiveUntil(">"), "<?>");
+}
+
+TEST_P(PooledTunnelTest, AClientMayOnlyRead) {
+  TestListener worker("127.0.0.1:0", [](int fd) {
+    EXPECT_EQ(HowItEnds(fd), "end");
+    SendAll(fd, "the time");
+  });
+  TestSocket client = Dial(worker);
+  shutdown(client.fd(), SHUT_WR);
+  EXPECT_EQ(client.ReceiveAll(), "the time");
+}
+
+// A person who types, or a protocol that begins like HTTP/2.
+TEST_P(PooledTunnelTest, TheBeginningOfHttp2PassesLater) {
+  TestListener worker("127.0.0.1:0", Quote);
+  TestSocket client = Dial(worker);
+  client.Send("PRI * HTTP");
+  PassOpeningTimeout();
+  EXPECT_EQ(client.ReceiveUntil(">"), "<PRI * HTTP>");
+  client.Send("?");
+  EXPECT_EQ(client.ReceiveUntil("<?>"), "<?>");
 }
 
 // Each connection to the listener seems to be redirected from the listener's own address, as with a rule that does not

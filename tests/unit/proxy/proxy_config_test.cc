@@ -52,6 +52,7 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(server.proxy.tunnel_stall_timeout, std::chrono::seconds(0));
   EXPECT_EQ(server.proxy.proxy_protocol_version, 2U);
   EXPECT_EQ(options->drain_timeout, absl::Seconds(10));
+  EXPECT_EQ(options->server.proxy.max_connection_age, std::chrono::seconds(0));
   EXPECT_EQ(options->drain_delay, absl::ZeroDuration());
   EXPECT_EQ(options->reload_interval, absl::Seconds(2));
   EXPECT_EQ(options->link.schedule.policy, SchedulePolicy::kGrants);
@@ -91,6 +92,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"], "traffic_class": "queries"}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
+    "max_connection_age": "1h",
     "reload_interval": "0", "schedule": {"policy": "rolling", "classes": [{"name": "queries", "weight": 3}]}})");
   ASSERT_TRUE(options.ok()) << options.status();
   const ProxyServer::Options& server = options->server;
@@ -131,6 +133,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
       ElementsAre(ClientPolicies::Group{.users = {9}, .names = {"n"}, .workers = {"a:1"}, .traffic_class = "queries"},
                   ClientPolicies::Group{.users = {10}, .names = {}, .workers = {"b:1"}}));
   EXPECT_EQ(options->drain_timeout, absl::Seconds(11));
+  EXPECT_EQ(options->server.proxy.max_connection_age, std::chrono::hours(1));
+  EXPECT_EQ(options->server.proxy.max_connection_age_grace, std::chrono::seconds(11));
   EXPECT_EQ(options->drain_delay, absl::Seconds(12));
   EXPECT_EQ(options->reload_interval, absl::ZeroDuration());
   EXPECT_EQ(options->link.schedule.policy, SchedulePolicy::kRolling);
@@ -198,6 +202,8 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"socket_mode": "1777"})", "socket_mode is \"1777\""},
       {R"({"socket_mode": "rw-"})", "socket_mode is \"rw-\""},
       {R"({"drain_timeout": "long"})", "drain_timeout"},
+      {R"({"max_connection_age": "0"})", "max_connection_age is 0; it must be 1s to 24h"},
+      {R"({"max_connection_age": "25h"})", "max_connection_age is 25h; it must be 1s to 24h"},
       {R"({"drain_delay": "long"})", "drain_delay"},
       {R"({"reload_interval": "long"})", "reload_interval"},
       {R"({"schedule": {"policy": "batches"}})", "policy is batches"},

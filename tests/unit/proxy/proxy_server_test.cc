@@ -174,15 +174,16 @@ TEST_F(ProxyServerTest, AUserWithWorkersOfItsOwnCallsThoseAlone) {
     EXPECT_EQ(StatusOf(*other, common.address()), "0");
     EXPECT_EQ(StatusOf(*other, own.address()), "7");
   }
-  const auto status_in_tunnel = [&](const std::string& worker) {
+  const auto connect = [&](const std::string& worker) {
     TestSocket socket = ConnectTo(address(0));
     socket.Send(absl::StrCat("CONNECT ", worker, " HTTP/1.1\r\n\r\n"));
-    EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), HasSubstr("200"));
-    Http2Peer client(std::move(socket));
-    return StatusOf(client, worker);
+    return socket;
   };
-  EXPECT_EQ(status_in_tunnel(own.address()), "0");
-  EXPECT_EQ(status_in_tunnel(common.address()), "7");
+  TestSocket tunnel = connect(own.address());
+  EXPECT_THAT(tunnel.ReceiveUntil("\r\n\r\n"), HasSubstr("200"));
+  Http2Peer in_tunnel(std::move(tunnel));
+  EXPECT_EQ(StatusOf(in_tunnel, own.address()), "0");
+  EXPECT_THAT(connect(common.address()).ReceiveUntil("\r\n\r\n"), HasSubstr("403"));
 
   ProxyServer::Options changed = options_;
   changed.clients.clear();

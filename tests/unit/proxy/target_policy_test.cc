@@ -50,6 +50,7 @@ TEST(TargetPolicyTest, EveryFormOfAPatternLetsInWhatItSays) {
        {"172.32.0.1:1", "100.128.0.1:1", "8.8.8.8:53", "[2001:db8::1]:1"}},
       {{}, {"10.1.2.3:1", "[fd00::1]:1"}, {"8.8.8.8:53"}},
       {{"8.8.8.8", "10.0.0.0/8"}, {"8.8.8.8:1", "10.1.1.1:1"}, {"8.8.4.4:1"}},
+      {{"bytes:10.0.0.0/8"}, {"10.0.0.1:1"}, {"11.0.0.0:1"}},
   };
   for (const Case& rule : cases) {
     for (const std::string& target : rule.let_in) EXPECT_TRUE(Judge(rule.patterns, target).ok()) << target;
@@ -59,13 +60,40 @@ TEST(TargetPolicyTest, EveryFormOfAPatternLetsInWhatItSays) {
   }
 }
 
-TEST(TargetPolicyTest, NamesMatchAsTheyAreWritten) {
+TEST(TargetPolicyTest, APatternMaySayThatTunnelsCarryOnlyBytes) {
+  const TargetPolicy policy = Policy({"10.0.0.0/8", "bytes:10.0.0.7:8080", "bytes:*.web.svc", "bytes:unix:/run/web/*"});
+  EXPECT_TRUE(policy.AnyCarriesBytes());
+  EXPECT_TRUE(policy.CarriesBytes("10.0.0.7:8080", "10.0.0.7:8080"));
+  EXPECT_TRUE(policy.CarriesBytes("name:8080", "10.0.0.7:8080")) << "by the address of a name";
+  EXPECT_TRUE(policy.CarriesBytes("a.web.svc:1", "10.0.0.9:1"));
+  EXPECT_TRUE(policy.CarriesBytes("unix:/run/web/a", "unix:/run/web/a"));
+  EXPECT_FALSE(policy.CarriesBytes("10.0.0.7:7000", "10.0.0.7:7000"));
+  EXPECT_FALSE(policy.CarriesBytes("a.svc:8080", "10.0.0.8:8080"));
+  EXPECT_FALSE(Policy({"10.0.0.0/8"}).AnyCarriesBytes());
+  for (const char* wrong : {"bytes:", "bytes:bytes:10.0.0.7", "bytes:10.0.0.7:0"}) {
+    EXPECT_THAT(TargetPolicy::Create({std::string(wrong)}).status(), HasCode(absl::StatusCode::kInvalidArgument))
+        << wrong;
+  }
+}
+
+TEST(TargetPolicyTest, AnAddressWithinAnAddressIsJudgedToo) {
+  EXPECT_TRUE(Judge({"10.0.0.0/8"}, "[64:ff9b::10.1.2.3]:1").ok());
+  EXPECT_TRUE(Judge({"10.0.0.7:7000"}, "[2002:a00:7::]:7000").ok());
+  EXPECT_TRUE(Judge({"64:ff9b::/96"}, "[64:ff9b::8.8.8.8]:1").ok()) << "by the network of a translator";
+  EXPECT_THAT(Judge({"10.0.0.0/8"}, "[64:ff9b::8.8.8.8]:1"), HasCode(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(Judge({"10.0.0.0/8"}, "[fd00::10.1.2.3]:1"), HasCode(absl::StatusCode::kPermissionDenied));
+}
+
+TEST(TargetPolicyTest, NamesMatchWithoutCaseAndFinalDot) {
   const std::vector<Case> cases = {
       {{"*.workers.svc:7000"},
        {"w-1.workers.svc:7000", "a.b.workers.svc:7000", "W-1.Workers.SVC:7000"},
        {"w-1.workers.svc:7001", "workers.svc:7000", "w-1.workers.svc.evil.com:7000"}},
       {{"shard-*"}, {"shard-1:1", "shard-:2", "shard-x.anywhere:3"}, {"a-shard-1:1"}},
       {{"db"}, {"db:1", "DB:65535"}, {"db2:1", "d:1"}},
+      {{"*.svc"}, {"a.svc.:1", "A.SVC.:1"}, {"a.svc..:1"}},
+      {{"a.svc.:7000"}, {"a.svc:7000", "a.svc.:7000"}, {"a.svc.:1"}},
+      {{"[::1]:1", "db.:1"}, {"db:1"}, {".:1"}},
   };
   for (const Case& rule : cases) {
     for (const std::string& name : rule.let_in) EXPECT_TRUE(Judge(rule.patterns, name, "8.8.8.8:1").ok()) << name;
@@ -120,6 +148,12 @@ TEST(TargetPolicyTest, SomeAddressesAreNeverWorkers) {
                               "[fd00:ec2:0::254%lo]:80",
                               "[fd20:ce::254%7]:80",
                               "[::ffff:169.254.169.254%1]:80",
+                              "[64:ff9b::169.254.169.254]:80",
+                              "[64:ff9b:1::169.254.169.254]:80",
+                              "[64:ff9b:1:7:8::a9fe:a9fe]:80",
+                              "[2002:a9fe:a9fe::1]:80",
+                              "[::169.254.169.254]:80",
+                              "[64:ff9b::100.100.100.200]:80",
                               "[fe80::1%1]:1",
                               "[::%1]:1"}) {
     const absl::Status literal = Judge(all, address);
@@ -133,7 +167,8 @@ TEST(TargetPolicyTest, SomeAddressesAreNeverWorkers) {
 }
 
 TEST(TargetPolicyTest, LoopbackNeedsAPatternOfItsOwn) {
-  for (const char* address : {"127.0.0.1:1", "127.255.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}) {
+  for (const char* address : {"127.0.0.1:1", "127.255.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1",
+                              "[64:ff9b::127.0.0.1]:1", "[2002:7f00:1::]:1", "[::127.0.0.1]:1"}) {
     for (const char* pattern : {"0.0.0.0/0", "::/0", "*", "private", "126.0.0.0/7", "::/64"}) {
       EXPECT_THAT(Judge({pattern}, address), HasCode(absl::StatusCode::kPermissionDenied)) << pattern << " " << address;
       EXPECT_THAT(Judge({pattern, "name"}, "name:1", address), HasCode(absl::StatusCode::kPermissionDenied))

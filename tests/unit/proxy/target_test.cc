@@ -102,6 +102,34 @@ TEST_F(TargetTest, ACallWhoseAddressRefusesGoesToAnother) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(Call(*client, "part.test:1"), "OK") << "they are left out from then on";
 }
 
+// The owner of a name may give it thousands of addresses.
+TEST_F(TargetTest, FewAddressesOfANameAreDialledAtATime) {
+  StartProxy();
+  std::vector<std::unique_ptr<SilentAddress>> silent;
+  std::vector<std::string> addresses;
+  for (int i = 0; i < 30; ++i) {
+    silent.push_back(std::make_unique<SilentAddress>());
+    addresses.push_back(silent.back()->address().text);
+  }
+  SetName("many.test:1", addresses);
+  const auto client = NewClient();
+  for (int i = 0; i < 5; ++i) client->Open(Head("many.test:1"), FrameMessage("?"));
+  client->Flush();
+  EXPECT_TRUE(Eventually([&] { return ConnectedTo().size() == 8; }));
+  TestHttp2Server worker(Says("!"));
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+  EXPECT_EQ(ConnectedTo().size(), 8 + 1) << "and the worker";
+}
+
+TEST_F(TargetTest, ACertificateIsThatOfTheNameWithoutTheDotAtItsEnd) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  SetName("dot.test.:1", std::vector<std::string>{worker.address()});
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, "dot.test.:1"), "OK");
+  EXPECT_TRUE(Connected(worker.address(), "dot.test"));
+}
+
 TEST_F(TargetTest, ANameOfWhichNoAddressAnswersIsUnavailable) {
   StartProxy();
   const std::vector<std::string> nobody = {AddressOfNobody().text, AddressOfNobody().text};

@@ -283,6 +283,25 @@ TEST_F(TlsListenerTest, ANameWithWorkersOfItsOwnCallsThoseAlone) {
   EXPECT_EQ(StatusOf(*other, own.address()), "7");
 }
 
+TEST_F(TlsListenerTest, ADnsNameIsNoUriAndAUriNoDnsName) {
+  TestHttp2Server own(Says("own"));
+  TestHttp2Server common(Says("common"));
+  options_.workers = {common.address()};
+  options_.clients = {{.users = {}, .names = {"front.test", "spiffe://test/front"}, .workers = {own.address()}}};
+  StartProxy();
+  const auto by_dns = TlsClient(With({.dns_names = {"spiffe://test/front"}, .ip_addresses = {}}));
+  const auto by_uri = TlsClient(With({.dns_names = {}, .ip_addresses = {}, .uris = {"front.test"}}));
+  for (Http2Peer* client : {by_dns.get(), by_uri.get()}) {
+    EXPECT_EQ(StatusOf(*client, own.address()), "7");
+    EXPECT_EQ(StatusOf(*client, common.address()), "0");
+  }
+  options_.workers = {};
+  options_.clients = {};
+  StartProxy();
+  const auto told = TlsClient(With({.dns_names = {"spiffe://test/front"}, .ip_addresses = {}}));
+  EXPECT_EQ(NameAtWorker(*told), "none");
+}
+
 // --- New files.
 
 TEST_F(TlsListenerTest, NewAuthoritiesAndCertificatesAreTakenWhileItServes) {

@@ -159,17 +159,17 @@ TEST(CancelTest, AbortsABlockInEveryPhase) {
   ScheduleOptions options = GrantsOptions();
   options.budget_bytes = 3 * 3 * 192;  // three requests
   ScheduleDriver link(options);
-  link.Submit(At(0ms), {1000, 1000, 1000, 1000, 1000, 1000});
+  link.Submit(At(0ms), {1000, 1000, 1000, 1000, 1000, 1000, 1000});
   link.Ready(At(20ms), 0, 570);
   link.Ready(At(20ms), 1, 570);
   link.Ready(At(20ms), 2, 570);
   ASSERT_EQ(link.state().in_flight_calls, 2);
   EXPECT_THAT(link.Cancel(At(21ms), link.last_block()),
-              ElementsAre("abort 0", "abort 1", "abort 3", "abort 4", "abort 2", "drop 5"));
+              ElementsAre("abort 0", "abort 1", "abort 3", "abort 4", "abort 5", "abort 2", "drop 6"));
   EXPECT_THAT(link.Cancel(At(21ms), link.last_block()), IsEmpty());
-  for (const uint64_t tag : {0, 1, 2, 3, 4}) link.Finish(At(22ms), tag, CallEnd::kAborted);
+  for (const uint64_t tag : {0, 1, 2, 3, 4, 5}) link.Finish(At(22ms), tag, CallEnd::kAborted);
   EXPECT_EQ(link.state().blocks, 0);
-  EXPECT_EQ(link.state().in_flight_bytes, 2 * 570 + 2 * 192);
+  EXPECT_EQ(link.state().in_flight_bytes, 2 * 570 + 3 * 192);
   link.Timer(At(22ms) + kDrainTime);
   EXPECT_EQ(link.state().in_flight_bytes, 0);
 }

@@ -21,6 +21,7 @@ using std::chrono_literals::operator""s;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr size_t kQueries = 0;
 constexpr size_t kScan = 1;
@@ -160,42 +161,94 @@ TEST_P(ClassesTest, ASlowWorkerOfOneClassCostsTheOtherNothing) {
 // GrantsOptions: a byte takes a microsecond, and the budget is 10,000.
 TEST(ClassesOrderTest, NoClassOvertakesAResponseWhoseTurnItIs) {
   ScheduleDriver link(WithTwoClasses(GrantsOptions()));
-  link.Submit(At(0ms), {3000, 3000, 3000, 3000});
+  link.Submit(At(0ms), {3300, 3300, 3300, 3300});
   link.set_traffic_class(kScan);
-  link.Submit(At(0ms), {100, 3000, 3000});
-  EXPECT_THAT(link.Ready(At(20ms), 0, 3000), ElementsAre("grant 0 3000"));
-  EXPECT_THAT(link.Ready(At(20ms), 5, 3000), ElementsAre("grant 5 3000"));
-  EXPECT_THAT(link.Ready(At(20ms), 1, 3000), IsEmpty());
+  link.Submit(At(0ms), {100, 3300, 3300});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 3300), ElementsAre("grant 0 3300"));
+  EXPECT_THAT(link.Ready(At(20ms), 5, 3300), ElementsAre("grant 5 3300"));
+  EXPECT_THAT(link.Ready(At(20ms), 1, 3300), IsEmpty());
   EXPECT_THAT(link.Ready(At(20ms), 4, 100), IsEmpty()) << "would fit, but it is the turn of the queries";
-  EXPECT_THAT(link.Receive(At(21ms), 5, 3000), ElementsAre("grant 1 3000", "grant 4 100"));
+  EXPECT_THAT(link.Receive(At(21ms), 5, 3300), ElementsAre("grant 1 3300"));
 }
 
-TEST(ClassesOrderTest, AResponseThatWasHeldForTooLongPrecedesAllClasses) {
+// The share of the scans is a quarter of the budget. A sixth and two round trips are more.
+TEST(ClassesOrderTest, AClassLeavesRoomToAHeavierOneThatHasNoneReady) {
+  ScheduleDriver link(WithTwoClasses(GrantsOptions()));
+  link.Submit(At(0ms), {3300, 1000});
+  link.set_traffic_class(kScan);
+  link.Submit(At(0ms), {3300, 400, 1000});
+  EXPECT_THAT(link.Ready(At(20ms), 2, 3300), ElementsAre("grant 2 3300"));
+  EXPECT_THAT(link.Ready(At(20ms), 3, 400), ElementsAre("grant 3 400"));
+  EXPECT_THAT(link.Ready(At(20ms), 4, 1000), IsEmpty()) << "would fit the budget";
+  EXPECT_THAT(link.Ready(At(20ms), 0, 3300), ElementsAre("grant 0 3300")) << "at once";
+  EXPECT_THAT(link.Receive(At(21ms), 3, 400), IsEmpty());
+  EXPECT_THAT(link.Receive(At(21ms), 0, 3300), ElementsAre("grant 4 1000"));
+}
+
+TEST(ClassesOrderTest, AClassLeavesNoRoomToOneThatHasNoResponsesToCome) {
+  ScheduleDriver link(WithTwoClasses(GrantsOptions()));
+  link.set_traffic_class(kScan);
+  link.Submit(At(0ms), {3300, 3300, 3300});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 3300), ElementsAre("grant 0 3300"));
+  EXPECT_THAT(link.Ready(At(20ms), 1, 3300), ElementsAre("grant 1 3300"));
+}
+
+TEST(ClassesOrderTest, WhatAClassGotUnderAnotherPolicyCountsNoMore) {
+  const ScheduleOptions options = WithTwoClasses(GrantsOptions());
+  ScheduleOptions unscheduled = options;
+  unscheduled.policy = SchedulePolicy::kUnscheduled;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {60'000});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 60'000), SizeIs(3));
+  EXPECT_THAT(link.Reconfigure(At(21ms), unscheduled), ElementsAre("grant 0 51027"));
+  link.Finish(At(80ms), 0);
+  link.Reconfigure(At(80ms), options);
+  link.Submit(At(80ms), {3000, 3000, 3000, 3000});
+  link.set_traffic_class(kScan);
+  link.Submit(At(80ms), {3000, 3000, 3000, 3000});
+  for (const uint64_t tag : {5, 6, 7, 8}) link.Ready(At(100ms), tag, 3000);
+  EXPECT_THAT(link.Ready(At(100ms), 1, 3000), ElementsAre("grant 1 3000"));
+  EXPECT_THAT(link.Ready(At(100ms), 2, 3000), IsEmpty());
+  EXPECT_THAT(link.Receive(At(103ms), 5, 3000), ElementsAre("grant 2 3000"));
+}
+
+TEST(ClassesOrderTest, AResponseThatIsHeldForLongWaitsForItsClass) {
   ScheduleOptions options = WithTwoClasses(GrantsOptions());
   options.stall_timeout = absl::Seconds(10);
   options.classes[kScan].weight = 0.001;
   ScheduleDriver link(options);
-  link.Submit(At(0ms), {3000, 3000, 3000, 3000, 3000});
+  link.Submit(At(0ms), {3300, 3300, 3300, 3300, 3300});
   link.set_traffic_class(kScan);
-  link.Submit(At(0ms), {3000, 3000, 3000});
-  for (uint64_t tag = 5; tag < 8; ++tag) link.Ready(At(20ms), tag, 3000);
-  for (uint64_t tag = 0; tag < 5; ++tag) link.Ready(At(21ms), tag, 3000);
-  EXPECT_THAT(link.Receive(At(22ms), 5, 3000), ElementsAre("grant 0 3000"));
-  EXPECT_THAT(link.Receive(At(22ms), 6, 3000), ElementsAre("grant 1 3000"));
-  EXPECT_THAT(link.Receive(At(3s), 0, 3000), ElementsAre("grant 2 3000"));
-  EXPECT_THAT(link.Receive(At(3s + 20ms), 1, 3000), ElementsAre("grant 7 3000"));
+  link.Submit(At(0ms), {3300, 3300, 3300});
+  for (uint64_t tag = 5; tag < 8; ++tag) link.Ready(At(20ms), tag, 3300);
+  for (uint64_t tag = 0; tag < 5; ++tag) link.Ready(At(21ms), tag, 3300);
+  EXPECT_THAT(link.Receive(At(22ms), 5, 3300), ElementsAre("grant 0 3300"));
+  EXPECT_THAT(link.Receive(At(22ms), 6, 3300), ElementsAre("grant 1 3300"));
+  EXPECT_THAT(link.Receive(At(3s), 0, 3300), ElementsAre("grant 2 3300"));
+  EXPECT_THAT(link.Receive(At(9s), 1, 3300), ElementsAre("grant 3 3300"));
 }
 
-TEST(ClassesOrderTest, AClassKeepsItsPartOfTheWindow) {
+TEST(ClassesOrderTest, AClassKeepsItsPartOfTheRoomForHeaders) {
   ScheduleDriver link(WithTwoClasses(GrantsOptions()));
   link.set_traffic_class(kScan);
   link.Submit(At(0ms), std::vector<int64_t>(40, 4000));
-  link.Ready(At(20ms), 0, 4000);
-  ASSERT_GE(link.state().ungranted_calls, link.state().grant_window);
   const int64_t waiting = link.state().waiting_calls;
+  ASSERT_GT(waiting, 0);
   link.set_traffic_class(kQueries);
   EXPECT_THAT(link.Submit(At(21ms), {4000}), ElementsAre("send 40"));
   EXPECT_EQ(link.state().waiting_calls, waiting);
+}
+
+TEST(ClassesOrderTest, AClassKeepsItsPartOfTheResponsesThatWaitAtWorkers) {
+  ScheduleOptions options = WithTwoClasses(GrantsOptions());
+  options.ready_bytes = 100'000;
+  ScheduleDriver link(options);
+  link.set_traffic_class(kScan);
+  link.Submit(At(0ms), std::vector<int64_t>(40, 4000));
+  for (uint64_t tag = 0; tag < 4; ++tag) link.Ready(At(20ms), tag, 50'000);
+  EXPECT_THAT(link.Submit(At(21ms), {4000}), IsEmpty()) << "the class holds the whole bound";
+  link.set_traffic_class(kQueries);
+  EXPECT_THAT(link.Submit(At(21ms), {4000}), ElementsAre("send 41"));
 }
 
 TEST(ClassesOrderTest, ABlockOfAClassThatDoesNotExistIsRefused) {

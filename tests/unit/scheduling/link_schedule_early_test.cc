@@ -96,12 +96,52 @@ TEST(EarlyTest, AStreamThatMayIdleStopsNoOtherFromComingEarly) {
   EXPECT_THAT(link.Receive(At(31ms), 2, 1600), ElementsAre("grant 4 1600")) << "and not the stream";
 }
 
-TEST(EarlyTest, BytesHaveNoTimer) {
+// A call that hangs would otherwise hold the room of early bytes for as long as it lives.
+TEST(EarlyTest, BytesThatDoNotComeInTimeLeaveTheirRoomToOthers) {
   Known link(1ms);
   link.Submit(At(30ms), {3000});
+  EXPECT_EQ(link.next_timer(), At(30ms) + kStallTime);
+  EXPECT_THAT(link.Timer(At(30ms) + kStallTime), IsEmpty()) << "no granted response has stalled";
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
   EXPECT_EQ(link.next_timer(), TimePoint::max());
-  EXPECT_THAT(link.Timer(At(10'000ms)), IsEmpty());
-  EXPECT_EQ(link.state().in_flight_bytes, 3000);
+  EXPECT_THAT(link.Receive(At(400ms), 1, 3000), IsEmpty());
+  link.Finish(At(400ms), 1);
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
+TEST(EarlyTest, AWorkerWhoseBytesWereLateGetsNoneUntilItIsReadyInTimeAgain) {
+  Known link(1ms);
+  link.set_worker(1);
+  link.Submit(At(30ms), {3000});
+  link.Timer(At(30ms) + kStallTime);
+  EXPECT_THAT(link.Submit(At(400ms), {500}), ElementsAre("send 2"));
+  link.set_worker(2);
+  EXPECT_THAT(link.Submit(At(400ms), {500}), ElementsAre("send 3 500")) << "others get theirs";
+  link.Finish(At(400ms), 3);
+  link.set_worker(1);
+  uint64_t tag = 2;
+  ScheduleDriver::Words words{"send 2"};
+  for (; words == ScheduleDriver::Words{"send " + std::to_string(tag)} && tag < 400; ++tag) {
+    link.Ready(At(401ms), tag, 500);
+    link.Receive(At(401ms), tag, 500);
+    link.Finish(At(401ms), tag);
+    if (tag == 2) ++tag;  // call 3 has ended
+    words = link.Submit(At(401ms), {500});
+  }
+  EXPECT_EQ(tag, 259) << "256 responses, with the call of another worker";
+  EXPECT_EQ(words, ScheduleDriver::Words{"send 259 500"});
+}
+
+TEST(EarlyTest, NothingComesEarlyWhileABudgetOfBytesIsLate) {
+  Known link(1ms);
+  for (uint32_t worker = 1; worker <= 4; ++worker) {
+    const auto now = worker * 1000ms;
+    link.set_worker(worker);
+    EXPECT_EQ(link.Submit(At(now), {3000}).back(), "send " + std::to_string(worker) + " 3000");
+    link.Timer(At(now) + kStallTime);
+  }
+  link.set_worker(5);
+  EXPECT_THAT(link.Submit(At(10'000ms), {500}), ElementsAre("send 5"));
 }
 
 TEST(EarlyTest, OnlyDataOrTheEndFreesBytes) {
@@ -118,9 +158,9 @@ TEST(EarlyTest, OnlyDataOrTheEndFreesBytes) {
 
 TEST(EarlyTest, RequestsThatAreOutGetWhatTheShareHasRoomForOldestFirst) {
   Known link(1ms);
-  EXPECT_THAT(link.Submit(At(30ms), {3000, 2000, 1000}), ElementsAre("send 1 3000", "send 2"));
-  EXPECT_THAT(link.Receive(At(31ms), 1, 1000), IsEmpty()) << "a request that waits does not overtake one that is out";
-  EXPECT_THAT(link.Receive(At(32ms), 1, 1000), ElementsAre("grant 2 2000", "send 3"));
+  EXPECT_THAT(link.Submit(At(30ms), {3000, 2000, 1000}), ElementsAre("send 1 3000", "send 2", "send 3"));
+  EXPECT_THAT(link.Receive(At(31ms), 1, 1000), IsEmpty()) << "no smaller one overtakes the oldest";
+  EXPECT_THAT(link.Receive(At(32ms), 1, 1000), ElementsAre("grant 2 2000"));
   EXPECT_THAT(link.Receive(At(33ms), 1, 1000), ElementsAre("grant 3 1000"));
   EXPECT_EQ(link.state().ungranted_calls, 0);
   EXPECT_THAT(link.Ready(At(34ms), 2, 2500), ElementsAre("grant 2 500")) << "it is larger than expected";
@@ -129,8 +169,8 @@ TEST(EarlyTest, RequestsThatAreOutGetWhatTheShareHasRoomForOldestFirst) {
 TEST(EarlyTest, StragglersGetNothingBeforeTheyAreReady) {
   Known link(1ms);
   EXPECT_THAT(link.Submit(At(30ms), {3000, 1000}), ElementsAre("send 1 3000", "send 2"));
-  EXPECT_THAT(link.Receive(At(30ms) + 2 * kDrainTime, 1, 3000), IsEmpty());
-  EXPECT_THAT(link.Ready(At(60ms), 2, 1000), ElementsAre("grant 2 1000"));
+  EXPECT_THAT(link.Receive(At(30ms) + 8 * kDrainTime, 1, 3000), IsEmpty());
+  EXPECT_THAT(link.Ready(At(130ms), 2, 1000), ElementsAre("grant 2 1000"));
 }
 
 TEST(EarlyTest, WorkersThatThinkGetNothingBeforeTheyAreReady) {

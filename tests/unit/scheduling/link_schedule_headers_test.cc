@@ -20,45 +20,80 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kLarge = 4000;
 
-TEST(HeadersTest, LargeOnesLetFewerRequestsLeave) {
+// Requests that may be out to a worker whose responses have headers of this size: of 20 calls, beside 10 to another
+// one.
+int64_t RequestsAfter(int64_t wire_bytes, uint32_t worker) {
   ScheduleDriver link(GrantsOptions());
-  EXPECT_EQ(link.Submit(At(0ms), std::vector<int64_t>(20, 1000)).size(), 17);
-  link.Headers(0, 1500);
-  EXPECT_EQ(link.state().grant_window, 17) << "the response is not ready";
-  link.Ready(At(20ms), 0, 1000);
-  EXPECT_EQ(link.state().grant_window, 10'000 / 3 / 1500);
+  link.set_worker(1);
+  link.Submit(At(0ms), {9000});
+  link.Headers(0, wire_bytes);
+  link.Finish(At(20ms), 0);
+  link.set_worker(worker);
+  link.Submit(At(21ms), std::vector<int64_t>(20, 9000));
+  return link.state().ungranted_calls;
 }
 
-TEST(HeadersTest, SmallOnesTakeTheirUsualRoom) {
-  ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), std::vector<int64_t>(20, 1000));
-  for (uint64_t tag = 0; tag < 10; ++tag) {
-    link.Headers(tag, 60);
-    link.Finish(At(20ms), tag);
-  }
-  EXPECT_EQ(link.state().grant_window, 17);
+TEST(HeadersTest, LargeOnesLetFewerRequestsLeaveToTheirWorkerAlone) {
+  EXPECT_EQ(RequestsAfter(60, 1), 17);
+  EXPECT_EQ(RequestsAfter(1500, 1), 2) << "each takes 1308 bytes beyond the usual ones, of a third of the budget";
+  EXPECT_EQ(RequestsAfter(9000, 1), 1);
+  EXPECT_EQ(RequestsAfter(9000, 2), 17);
 }
 
 TEST(HeadersTest, AnErrorIsItsHeadWithItsTrailers) {
   ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), std::vector<int64_t>(20, 1000));
+  link.set_worker(1);
+  link.Submit(At(0ms), {9000});
   link.Headers(0, 200);
   link.Headers(0, 1300);
   link.Finish(At(20ms), 0);
-  EXPECT_EQ(link.state().grant_window, 10'000 / 3 / 1500);
+  link.Submit(At(21ms), std::vector<int64_t>(20, 9000));
+  EXPECT_EQ(link.state().ungranted_calls, 2);
 }
 
 // They follow the message, mostly in its last packet.
 TEST(HeadersTest, TrailersOfAMessageDoNotCount) {
   ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), std::vector<int64_t>(20, 1000));
+  link.set_worker(1);
+  link.Submit(At(0ms), {9000});
   link.Headers(0, 60);
   link.Ready(At(20ms), 0, 1000);
   link.Receive(At(21ms), 0, 1000);
   link.Headers(0, kLarge);
   link.Finish(At(21ms), 0);
   link.Headers(0, kLarge);
-  EXPECT_EQ(link.state().grant_window, 17);
+  link.Submit(At(21ms), std::vector<int64_t>(20, 9000));
+  EXPECT_EQ(link.state().ungranted_calls, 17);
+}
+
+// One worker responds with large errors as fast as it is asked.
+TEST(HeadersTest, ThoseOfOneWorkerCloseNoWindowOfOthers) {
+  ScheduleDriver link(GrantsOptions());
+  link.set_worker(1);
+  link.Submit(At(0ms), std::vector<int64_t>(4, 9000));
+  for (const uint64_t tag : {0, 1}) {
+    link.Headers(tag, 8000);
+    link.Finish(At(20ms), tag);
+  }
+  link.set_worker(2);
+  link.Submit(At(21ms), std::vector<int64_t>(20, 9000));
+  EXPECT_GE(link.state().ungranted_calls, 17);
+  EXPECT_EQ(link.Ready(At(40ms), 4, 3000).front(), "grant 4 3000");
+}
+
+// The next responses could fill the budget again and again.
+TEST(HeadersTest, LargeOnesHaveTheirTurnOnABusyLink) {
+  ScheduleDriver link(GrantsOptions());
+  link.set_worker(1);
+  link.Submit(At(0ms), {9000});
+  link.Headers(0, 3000);
+  link.Finish(At(20ms), 0);
+  link.set_worker(0);
+  link.Submit(At(21ms), {2'000'000});
+  EXPECT_EQ(link.Ready(At(41ms), 1, 2'000'000).size(), 3) << "the link is full";
+  link.set_worker(1);
+  EXPECT_THAT(link.Submit(At(42ms), {9000}), IsEmpty());
+  EXPECT_THAT(link.Receive(At(43ms), 1, 2991), ElementsAre("send 2")) << "before the next part";
 }
 
 // Their streams may wait a long time for a reset, and a hung rack must not close the budget.
@@ -74,12 +109,20 @@ TEST(HeadersTest, ThoseOfExpiredCallsAreChargedUntilTheyHaveDrained) {
 
 TEST(HeadersTest, BytesThatAreGrantedLeaveRoomForThem) {
   ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), {3000, 3000, 3000, 3000});
-  link.Headers(0, 2100);
-  EXPECT_THAT(link.Ready(At(20ms), 0, 3000), ElementsAre("grant 0 3000")) << "alone";
-  EXPECT_THAT(link.Ready(At(20ms), 1, 3000), IsEmpty()) << "the headers of two others may come";
-  link.Headers(2, 2100);
-  EXPECT_THAT(link.Ready(At(20ms), 2, 3000), ElementsAre("grant 1 3000")) << "those of one";
+  link.set_worker(1);
+  link.Submit(At(0ms), {9000});
+  link.Headers(0, 3000);
+  link.Finish(At(20ms), 0);
+  link.Submit(At(21ms), {9000});
+  for (const uint32_t worker : {2, 3, 4}) {
+    link.set_worker(worker);
+    link.Submit(At(21ms), {9000});
+  }
+  EXPECT_THAT(link.Ready(At(40ms), 2, 3300), ElementsAre("grant 2 3300"));
+  EXPECT_THAT(link.Ready(At(40ms), 3, 3300), ElementsAre("grant 3 3300"));
+  EXPECT_THAT(link.Ready(At(40ms), 4, 500), IsEmpty()) << "the headers of the other worker may come";
+  EXPECT_THAT(link.CancelCall(At(41ms), 1), ElementsAre("abort 1"));
+  EXPECT_THAT(link.Timer(At(41ms) + kDrainTime), ElementsAre("grant 4 500"));
 }
 
 // All workers respond with an error of a few KB, as in an outage. Small responses are granted early.

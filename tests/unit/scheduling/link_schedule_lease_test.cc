@@ -188,12 +188,12 @@ TEST(SetLeaseTest, AnAnswerIsGrantedBesideTheHeadersThatMayCome) {
   EXPECT_LE(demand.in_flight_bytes, demand.limit_bytes);
   EXPECT_EQ(demand.need_bytes, 3300);
   // The calls become stragglers, for which the response need not wait: their headers have a third of the lease.
-  EXPECT_EQ(link.next_timer(), At(11ms));
-  EXPECT_THAT(link.Timer(At(11ms)), IsEmpty());
-  demand = link.schedule().Demand(At(11ms));
+  EXPECT_EQ(link.next_timer(), At(8 * kDrainTime));
+  EXPECT_THAT(link.Timer(At(8 * kDrainTime)), IsEmpty());
+  demand = link.schedule().Demand(At(8 * kDrainTime));
   EXPECT_EQ(demand.need_bytes, 3300 + 8 * 192);
-  EXPECT_THAT(Lend(link, At(12ms), {.bytes = demand.need_bytes}), ElementsAre("grant 0 3300"));
-  demand = link.schedule().Demand(At(12ms));
+  EXPECT_THAT(Lend(link, At(90ms), {.bytes = demand.need_bytes}), ElementsAre("grant 0 3300"));
+  demand = link.schedule().Demand(At(90ms));
   EXPECT_LE(demand.in_flight_bytes, demand.limit_bytes);
 }
 

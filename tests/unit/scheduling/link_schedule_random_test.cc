@@ -7,7 +7,10 @@
 namespace sluice {
 namespace {
 
-constexpr int kSeeds = 1'500;
+#ifndef SLUICE_SEEDS
+#define SLUICE_SEEDS 1500
+#endif
+constexpr int kSeeds = SLUICE_SEEDS;
 
 TEST(LinkScheduleRandomTest, KeepsItsInvariantsAndNeverOverflowsThePort) {
   auto [seed, replays] = TakeRandomSeed();

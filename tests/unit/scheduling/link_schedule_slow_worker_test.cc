@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "lib/scheduling/link_schedule.h"
 #include "tests/unit/scheduling/grants_options.h"
+#include "tests/unit/scheduling/schedule_driver.h"
 
 // Tests how much slow and paused workers may cost others: their own bytes, and a share of the budget.
 namespace sluice {
@@ -43,6 +44,7 @@ class Link {
   // Returns the longest time from request to end since the last call.
   std::chrono::nanoseconds TakeLongest(uint32_t worker) { return std::exchange(workers_[worker].longest, 0ms); }
   WorkerLoad load(uint32_t worker) const { return schedule_->Load(worker); }
+  ScheduleState state() const { return schedule_->State(); }
   // Returns the bytes that the worker may send at once.
   int64_t GrantedBytes(uint32_t worker) const {
     int64_t bytes = 0;
@@ -221,6 +223,22 @@ TEST_P(SlowWorkerTest, ARackOfSlowWorkersLeavesTwoThirdsOfTheBudget) {
   EXPECT_GE(Rate(20'000), 0.9 * (alone - 30));
 }
 
+// A cause that is common to all of them may end, and then all of their bytes come at once.
+TEST_P(SlowWorkerTest, ManySlowWorkersHaveLittleMoreThanTheBudgetOutstanding) {
+  for (uint32_t slow = 100; slow < 400; ++slow) {
+    link_.SetRate(slow, 1);
+    link_.AskAgainAndAgain(slow, 1'000'000);
+  }
+  link_.Run(20'000);
+  int64_t slow_workers = 0;
+  for (uint32_t slow = 100; slow < 400; ++slow) slow_workers += link_.load(slow).slow ? 1 : 0;
+  EXPECT_GT(slow_workers, 10);
+  for (int i = 0; i < 100; ++i) {
+    link_.Run(100);
+    EXPECT_LE(link_.state().in_flight_bytes, link_.state().budget_bytes * 13 / 10 + 2 * 1000);  // packets
+  }
+}
+
 TEST_P(SlowWorkerTest, AWorkerThatIsFastAgainHasItsRateAgain) {
   AskTheHealthy();
   link_.SetRate(99, 1);
@@ -293,6 +311,28 @@ TEST(LinkScheduleLongLapTest, TheTimerFindsSlowWorkersThatHoldTheBudget) {
 
 INSTANTIATE_TEST_SUITE_P(, SlowWorkerTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
                          [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
+
+// A repeated OnReady means that the caller has more room, and is no time of the worker. If it counted, the worker would
+// seem far away, and two budgets of others within two round trips would not make it late.
+TEST(WorkerRoundTripTest, OnlyTheFirstOnReadyOfAResponseCounts) {
+  ScheduleDriver link(GrantsOptions());
+  link.set_may_idle(true);  // no early bytes
+  link.set_worker(1);
+  link.Submit(At(0ms), {3000});
+  link.Ready(At(1ms), 0, 3000);
+  for (int i = 0; i < 400; ++i) link.Ready(At(8ms), 0, 3000);
+  link.set_worker(2);
+  for (uint64_t tag = 1; tag <= 7; ++tag) {
+    link.Submit(At(9ms), {3000});
+    link.Ready(At(9ms), tag, 3000);
+    link.Receive(At(9ms), tag, 3000);
+    link.Finish(At(9ms), tag);
+  }
+  link.set_worker(1);
+  EXPECT_FALSE(link.load().slow);
+  link.Receive(At(16ms), 0, 1000);
+  EXPECT_TRUE(link.load().slow);
+}
 
 }  // namespace
 }  // namespace sluice

@@ -108,7 +108,7 @@ TEST(StallTest, MoreGrantsDoNotStartTheTimeAgain) {
   link.Submit(At(0ms), {9000, 3300});
   link.Ready(At(kThink), 1, 3300);
   EXPECT_THAT(link.Ready(At(kThink), 0, 50'000), ElementsAre("grant 0 2991"));
-  EXPECT_THAT(link.Finish(At(200ms), 1), ElementsAre("grant 0 2991"));
+  EXPECT_THAT(link.Finish(At(200ms), 1), ElementsAre("grant 0 2991", "grant 0 2991"));
   EXPECT_EQ(link.next_timer(), At(kThink + kStallTime));
 }
 
@@ -157,32 +157,41 @@ TEST(StallTest, ACallLargerThanTheBudgetHasTheTimeThatItNeedsAlone) {
   EXPECT_EQ(link.next_timer(), At(300ms + 1ms + 500ms));
 }
 
-TEST(StragglerTest, LeavesTheWindow) {
+TEST(StragglerTest, LeavesItsRoomToOthersAfterEightDrainTimes) {
   ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), std::vector<int64_t>(10, 1000));
-  link.Ready(At(20ms), 0, 4000);  // the window is 5 + 4 calls; a call is a straggler after 40 ms
-  ASSERT_EQ(link.state().grant_window, 9);
+  link.Submit(At(0ms), std::vector<int64_t>(17, 1000));  // the room for headers is full
   EXPECT_THAT(link.Submit(At(20ms), {1000}), IsEmpty());
   EXPECT_EQ(link.state().straggling_calls, 0);
-  EXPECT_EQ(link.next_timer(), At(40ms));
-  EXPECT_THAT(link.Timer(At(40ms)), ElementsAre("send 10"));
-  EXPECT_EQ(link.state().straggling_calls, 9);
-  EXPECT_EQ(link.state().ungranted_calls, 10);
-  EXPECT_THAT(link.Ready(At(41ms), 1, 100), ElementsAre("grant 1 100"));
-  EXPECT_EQ(link.state().straggling_calls, 8);
-  EXPECT_THAT(link.CancelCall(At(41ms), 2), ElementsAre("abort 2"));
-  EXPECT_EQ(link.state().straggling_calls, 7);
-  link.Finish(At(41ms), 3);
-  EXPECT_EQ(link.state().straggling_calls, 6);
+  EXPECT_EQ(link.next_timer(), At(8 * kDrainTime));
+  EXPECT_THAT(link.Timer(At(8 * kDrainTime)), ElementsAre("send 17"));
+  EXPECT_EQ(link.state().straggling_calls, 17);
+  EXPECT_EQ(link.state().ungranted_calls, 18);
+  EXPECT_THAT(link.Ready(At(90ms), 1, 100), ElementsAre("grant 1 100"));
+  EXPECT_EQ(link.state().straggling_calls, 16);
+  EXPECT_THAT(link.CancelCall(At(90ms), 2), ElementsAre("abort 2"));
+  EXPECT_EQ(link.state().straggling_calls, 15);
+  link.Finish(At(90ms), 3);
+  EXPECT_EQ(link.state().straggling_calls, 14);
+}
+
+TEST(StragglerTest, KeepsNoRoomOnceItIsHung) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), std::vector<int64_t>(10, 1000));
+  link.Timer(At(8 * kDrainTime));
+  EXPECT_EQ(link.schedule().Demand(At(8 * kDrainTime)).in_flight_bytes, 10 * 192);
+  link.Timer(At(300ms));
+  EXPECT_EQ(link.state().straggling_calls, 10);
+  EXPECT_EQ(link.schedule().Demand(At(300ms)).in_flight_bytes, 0);
+  EXPECT_THAT(link.Ready(At(301ms), 0, 100), ElementsAre("grant 0 100"));
 }
 
 TEST(StragglerTest, HeadersOfAllOfThemTakeAThirdOfTheBudget) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), std::vector<int64_t>(40, 1000));
   for (TimePoint now = At(0ms); link.state().ungranted_calls < 40; now = link.next_timer()) link.Timer(now);
-  link.Timer(At(60'000ms));
+  link.Timer(At(299ms));
   ASSERT_EQ(link.state().straggling_calls, 40);
-  EXPECT_EQ(link.schedule().Demand(At(60'000ms)).in_flight_bytes, 3333) << "40 headers are 7680 bytes";
+  EXPECT_EQ(link.schedule().Demand(At(299ms)).in_flight_bytes, 3333) << "40 headers are 7680 bytes";
 }
 
 TEST(StragglerTest, ThoseThatAreCancelledLeaveNothingToDrain) {

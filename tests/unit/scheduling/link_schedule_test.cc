@@ -307,10 +307,12 @@ TEST(OnFinishedTest, AbortedCallStaysChargedUntilTheBufferHasDrained) {
   EXPECT_EQ(link.next_timer(), TimePoint::max());
 }
 
-TEST(OnFinishedTest, UnscheduledHasNothingToDrain) {
+TEST(OnFinishedTest, UnscheduledDrainsTooSinceABudgetMayCome) {
   ScheduleDriver link(Unscheduled());
   link.Submit(At(0ms), {10'000});
   link.Finish(At(5ms), 0, CallEnd::kAborted);
+  EXPECT_EQ(link.state().in_flight_bytes, 10'000);
+  link.Timer(link.next_timer());
   EXPECT_EQ(link.state().in_flight_bytes, 0);
   EXPECT_EQ(link.next_timer(), TimePoint::max());
 }

@@ -63,14 +63,6 @@ TEST_F(UnwantedTest, AResponseThatBecomesReadyLaterComesAfterTheOthers) {
   EXPECT_EQ(Turns(At(26ms), {2}), "2");
 }
 
-TEST_F(UnwantedTest, TheResponseHasATurnOnceItWasHeldForThreeSeconds) {
-  link_.GiveUp(At(21ms), 0);
-  Turns(At(21ms), {0, 0, 0});
-  TimePoint now = At(21ms);
-  for (; now < At(3s); now += 100ms) ASSERT_THAT(Turns(now, {1}), "1");
-  EXPECT_EQ(Turns(now, {1, 1}), "01");
-}
-
 TEST_F(UnwantedTest, ItsDeadlineEndsItNoMore) {
   link_.Submit(At(21ms), {kBytes}, At(25ms));
   link_.Ready(At(22ms), 2, kBytes);

@@ -32,6 +32,10 @@ inline LinkProfile TestPort() {
   return profile;
 }
 
+inline double Mbps(int64_t bytes, nanoseconds time) {
+  return 8e-6 * static_cast<double>(bytes) / std::chrono::duration<double>(time).count();
+}
+
 // Blocks that are read through one port, packet by packet. A worker sends its granted bytes at the rate of its own
 // link, as soon as the request or the grant arrives. A packet that the port drops arrives again after a retransmission
 // timeout.
@@ -43,6 +47,8 @@ class PortSimulation {
     nanoseconds think{0};        // before the worker responds
     uint32_t worker = 0;         // 0: unknown to the schedule
     nanoseconds byte_time{8};    // of the link of the worker; default: 1 Gbit/s
+    int64_t error_bytes = 0;     // above 0: it is an error with details in headers of this size
+    bool hangs = false;          // nothing comes
   };
   struct Block {
     TimePoint submitted_at;
@@ -100,7 +106,8 @@ class PortSimulation {
   // Returns when a response has ended. Responses are numbered in the order of submission.
   TimePoint ended_at(size_t response) const { return sent_[response].ended_at; }
   TimePoint now() const { return now_; }
-  int64_t drops() const { return drops_; }  // packets
+  int64_t drops() const { return drops_; }                        // packets
+  int64_t most_ready_bytes() const { return most_ready_bytes_; }  // that waited at workers at any time
 
  private:
   static constexpr nanoseconds kRto = std::chrono::milliseconds(200);
@@ -156,6 +163,13 @@ class PortSimulation {
       sent.granted_bytes = std::min(sent.granted_bytes + action.bytes, sent.response.bytes);
       const TimePoint asked = now_ + absl::ToChronoNanoseconds(profile_.propagation_rtt);
       const TimePoint ready = asked + sent.response.think;
+      if (sent.response.hangs) continue;
+      if (sent.response.error_bytes > 0) {
+        for (int64_t left = sent.response.error_bytes; left > 0; left -= profile_.packet_payload_bytes) {
+          packets_.push({.at = ready, .tag = action.tag, .bytes = 0, .delivered = false});
+        }
+        continue;
+      }
       if (action.kind == Action::Kind::kSend && schedule_.options().policy == SchedulePolicy::kGrants) {
         packets_.push({.at = ready, .tag = action.tag, .bytes = 0, .delivered = false});
       }
@@ -175,21 +189,25 @@ class PortSimulation {
 
   void Take(Packet packet, std::vector<Action>& actions) {
     Sent& sent = sent_.at(packet.tag);
-    if (packet.delivered) {
+    if (packet.delivered && sent.response.error_bytes > 0) {
+      sent.missing_bytes =
+          std::exchange(sent.response.error_bytes, sent.response.error_bytes - profile_.packet_payload_bytes) -
+          profile_.packet_payload_bytes;
+      schedule_.OnHeaders(sent.call, profile_.packet_payload_bytes);
+      if (sent.missing_bytes <= 0) End(sent, actions);
+    } else if (packet.delivered) {
       // The prefix arrives with the headers or the first packet.
       if (!std::exchange(sent.known, true)) schedule_.OnReady(now_, sent.call, sent.missing_bytes, actions);
       schedule_.OnReceived(now_, sent.call, packet.bytes, actions);
       sent.missing_bytes -= packet.bytes;
       blocks_[sent.block].received_bytes += packet.bytes;
-      if (packet.bytes == 0 || sent.missing_bytes > 0) return;
-      sent.ended_at = now_;
-      blocks_[sent.block].ended_at = now_;
-      --blocks_[sent.block].missing;
-      schedule_.OnFinished(now_, sent.call, CallEnd::kArrived, actions);
+      most_ready_bytes_ = std::max(most_ready_bytes_, schedule_.State().ready_bytes);
+      if (packet.bytes > 0 && sent.missing_bytes <= 0) End(sent, actions);
     } else {
       // The acknowledgement of the request was lost with the first packet, which this side has seen in the meantime.
       if (packet.repeated && !sent.known) schedule_.OnSilence({&sent.response.worker, 1});
-      const int64_t wire_bytes = packet.bytes == 0 ? kHeaderBytes : WireBytes(profile_, packet.bytes);
+      const int64_t payload_bytes = sent.response.error_bytes > 0 ? profile_.packet_payload_bytes : packet.bytes;
+      const int64_t wire_bytes = payload_bytes == 0 ? kHeaderBytes : WireBytes(profile_, payload_bytes);
       const std::optional<TimePoint> left = port_.Burst(now_, wire_bytes);
       drops_ += left.has_value() ? 0 : 1;
       packet.at = left.value_or(now_ + kRto);
@@ -199,11 +217,19 @@ class PortSimulation {
     }
   }
 
+  void End(Sent& sent, std::vector<Action>& actions) {
+    sent.ended_at = now_;
+    blocks_[sent.block].ended_at = now_;
+    --blocks_[sent.block].missing;
+    schedule_.OnFinished(now_, sent.call, CallEnd::kArrived, actions);
+  }
+
   const LinkProfile profile_;
   LinkSchedule schedule_;
   PortModel port_{profile_.buffer_bytes, nanoseconds(std::llround(1e9 / profile_.capacity_bytes_per_second))};
   TimePoint now_;
   int64_t drops_ = 0;
+  int64_t most_ready_bytes_ = 0;
   std::deque<Sent> sent_;  // by tag
   std::vector<Block> blocks_;
   std::priority_queue<Packet, std::vector<Packet>, std::greater<>> packets_;

@@ -143,7 +143,7 @@ void RandomLife::Unpark(uint64_t tag) {
 void RandomLife::StartCall(uint64_t tag, int64_t bytes) {
   Answer& answer = answers_.at(tag);
   answer.out = true;
-  answer.header_cost = oracle_.HeaderCost();
+  answer.header_cost = oracle_.call(tag).header_room + oracle_.call(tag).large_room;
   answer.lost = false;
   answer.granted_bytes = bytes;
   answer.came_with_request = bytes > 0;

@@ -110,7 +110,7 @@ class RandomLife {
     record();
     std::vector<TrafficClassState> classes;
     for (size_t i = 0; i < options_.class_count(); ++i) classes.push_back(schedule_.ClassState(i));
-    oracle_.Apply(actions, state, classes);
+    oracle_.Apply(actions, state);
     for (const Action& action : actions) Follow(action);
     const TimePoint next = schedule_.NextTimer();
     oracle_.End(state, next);

@@ -77,11 +77,6 @@ Case OfIdleSums(std::string condition, const std::function<void(ScheduleSums&)>&
   });
 }
 
-Case OfWork(std::string condition, const RankedWork& work, int64_t calls = 0) {
-  const ScheduleSums sums{.sent_calls = calls, .blocks = calls};
-  return {std::move(condition), [=](Breaches& breaches) { CheckWork(sums, work, breaches); }};
-}
-
 std::vector<Case> Cases() {
   return {
       OfSums("s.early_bytes >= 0 && s.handshake_bytes >= 0 && s.slow_bytes >= 0",
@@ -96,6 +91,13 @@ std::vector<Case> Cases() {
              [](ScheduleSums& sums) { sums.straggling_calls = 3; }),
       OfSums("s.silent_calls >= 0 && s.silent_calls <= s.in_flight_calls",
              [](ScheduleSums& sums) { sums.silent_calls = -1; }),
+      OfSums("s.large_header_bytes >= 0 && s.silent_header_bytes >= 0",
+             [](ScheduleSums& sums) { sums.large_header_bytes = -1; }),
+      OfIdleSums("s.sent_calls + s.silent_calls > 0 || s.large_header_bytes == 0",
+                 [](ScheduleSums& sums) { sums.large_header_bytes = 1; }),
+      OfSums("s.remaining_bytes >= 0 && s.ready_bytes >= 0", [](ScheduleSums& sums) { sums.remaining_bytes = -1; }),
+      OfIdleSums("s.blocks > 0 || s.remaining_bytes == 0", [](ScheduleSums& sums) { sums.remaining_bytes = 1; }),
+      OfIdleSums("s.out_calls() > 0 || s.ready_bytes == 0", [](ScheduleSums& sums) { sums.ready_bytes = 1; }),
       OfIdleSums("s.out_calls() > 0 || !s.has_turns", [](ScheduleSums& sums) { sums.has_turns = true; }),
       OfIdleSums("s.out_calls() > 0 || s.draining || s.charged_bytes == 0",
                  [](ScheduleSums& sums) { sums.charged_bytes = 1; }),
@@ -109,9 +111,6 @@ std::vector<Case> Cases() {
        [](Breaches& breaches) {
          CheckGrant({.charged_before_bytes = 100, .charged_bytes = 201, .room_bytes = 200}, breaches);
        }},
-      OfWork("work.ungranted_calls == s.sent_calls + s.ready_calls", {.ungranted_calls = 2}, 1),
-      OfWork("work.remaining_bytes >= 0", {.ungranted_calls = 1, .remaining_bytes = -1}, 1),
-      OfWork("s.blocks > 0 || work.remaining_bytes == 0", {.remaining_bytes = 1}),
   };
 }
 

@@ -33,9 +33,15 @@ void ScheduleOracle::Begin(TimePoint now) {
     Call& call = calls_[tag];
     if (call.stalls_at > now_) continue;
     call.stalls_at = TimePoint::max();
-    call.stalled = true;
-    StopWaiting(tag);
-    expected_.emplace(Action::Kind::kStall, tag);
+    if (call.times_early) {
+      call.late = true;
+      early_debt_[HeaderWorker(call)] = 256;
+    } else {
+      call.stalled = true;
+      StopWaiting(tag);
+      expected_.emplace(Action::Kind::kStall, tag);
+    }
+    Charge(call, false);
   }
   ExpectExpiries();
 }
@@ -136,7 +142,12 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes, int64_t with
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
   any_ready_ = true;
-  if (!std::exchange(call.ready, true)) Hear(call.worker);
+  if (!std::exchange(call.ready, true)) {
+    Hear(call.worker);
+    ++blocks_.at(call.block).known;
+    int64_t& debt = early_debt_[HeaderWorker(call)];
+    if (debt > 0 && now_ - call.sent_at <= absl::ToChronoNanoseconds(options_.stall_timeout)) --debt;
+  }
   ObserveHeaders(call);
   call.remaining = remaining_bytes;
   if (call.unbounded) {
@@ -165,10 +176,12 @@ void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
   Hear(call.worker);
   const int64_t cost_before = CostOf(call.outstanding);
   call.outstanding -= bytes;
+  call.received += bytes;
   if (!blocks_.at(call.block).ahead) classes_[ClassOf(call)].received += cost_before - CostOf(call.outstanding);
   call.early = std::max<int64_t>(call.early - bytes, 0);
   call.remaining = std::max<int64_t>(call.remaining - bytes, 0);
   if (call.outstanding <= 0) call.stalled = false;
+  if (call.early == 0) call.late = false;
   Charge(call, true);
   Wait(tag);
 }
@@ -178,14 +191,16 @@ void ScheduleOracle::Finished(uint64_t tag, CallEnd end) {
   Block& block = blocks_.at(call.block);
   ObserveHeaders(call);
   const bool header_may_come = call.phase == Call::kSent && !call.straggles;
-  const int64_t on_the_way = ChargeOf(call) + (header_may_come ? HeaderCost() : 0);
+  const int64_t on_the_way = ChargeOf(call) + (header_may_come ? call.header_room + call.large_room : 0);
+  block.claimed += CostOf(Claimed(call));
+  if (!call.ready) ++block.known;
   StopWaiting(tag);
   --block.out;
   call.phase = Call::kEnded;
   ++ended_[call.worker];
   NoteOwing();
   call.stalls_at = TimePoint::max();
-  if (end == CallEnd::kAborted && limited() && on_the_way > 0) draining_.emplace(now_ + DrainTime(), on_the_way);
+  if (end == CallEnd::kAborted && on_the_way > 0) draining_.emplace(now_ + DrainTime(), on_the_way);
   GoneFrom(block);
 }
 
@@ -236,7 +251,9 @@ void ScheduleOracle::ExpectAbort(uint64_t tag) {
   expected_.emplace(Action::Kind::kAbort, tag);
   call.stalls_at = TimePoint::max();
   StopWaiting(tag);
-  if (call.phase == Call::kSent && !call.straggles && limited()) draining_.emplace(now_ + DrainTime(), HeaderCost());
+  if (call.phase == Call::kSent && !call.straggles) {
+    draining_.emplace(now_ + DrainTime(), call.header_room + call.large_room);
+  }
   call.phase = Call::kInFlight;
   NoteOwing();
 }
@@ -310,13 +327,7 @@ void ScheduleOracle::BudgetSet(int64_t bytes) {
   for (ClassRecord& record : classes_) record.overtook_at_least = 0;
 }
 
-void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state,
-                           const std::vector<TrafficClassState>& classes) {
-  window_ = state.grant_window;
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    classes_[i].window = classes[i].grant_window;
-    classes_[i].least_window = classes[i].least_grant_window;
-  }
+void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state) {
   NoteShares();
   bool marked = false;
   for (const Action& action : actions) {
@@ -343,7 +354,9 @@ void ScheduleOracle::Send(const Action& action) {
   Call& call = calls_.at(tag);
   Block& block = blocks_.at(call.block);
   const std::optional<Waiting> first = block.ahead ? FirstAhead() : FirstWaiting(block.traffic_class);
-  if (block.ahead || (!share_fell_ && !OldestMayBeDue(block.traffic_class))) {
+  if (granting() && !block.ahead) {
+    CheckRequestOrder(tag);
+  } else if (block.ahead || (!share_fell_ && !OldestMayBeDue(block.traffic_class))) {
     Expect(first.has_value() && first->block == call.block, "a block was overtaken");
     Expect(first.has_value() && first->tag == tag, "calls of a block left out of order");
   } else if (!share_fell_ && first.has_value() && first->tag != tag) {
@@ -362,8 +375,12 @@ void ScheduleOracle::Send(const Action& action) {
   if (action.bytes > 0 || !granting()) NoteGranted(tag, CostOf(std::min(action.bytes, call.expected)));
   Remove(block.waiting, tag);
   call.sent_at = now_;
+  call.header_room = UsualHeaderCost();
+  call.large_room = LargeRoomOf(call);
+  call.kept_from_early = early_debt_[HeaderWorker(call)] > 0;
   call.unbounded = !limited();
   ++block.out;
+  ++block.sent;
   if (granting() && action.bytes == 0) {
     call.phase = Call::kSent;
     return;
@@ -374,6 +391,30 @@ void ScheduleOracle::Send(const Action& action) {
   Charge(call, false);
 }
 
+// With grants: the first request by the order of blocks, or the one of the oldest block. Calls of workers that share
+// room may be held. A block that is the oldest for certain is overtaken by three requests at a time, and by some more
+// while calls of it are held.
+void ScheduleOracle::CheckRequestOrder(uint64_t tag) {
+  const Call& call = calls_.at(tag);
+  const size_t traffic_class = ClassOf(call);
+  if (share_fell_) return;
+  const std::optional<Waiting> first = FirstWaiting(traffic_class, false, true);
+  const std::optional<Waiting> oldest = FirstWaiting(traffic_class, true, true);
+  const bool in_order = !first.has_value() || first->tag == tag || oldest->tag == tag || SharesRoom(call) ||
+                        MayBeHeld(*first) || MayBeHeld(*oldest);
+  Expect(in_order, "a request was overtaken");
+  const auto waits = [&](const auto& entry) {
+    return !entry.second.ahead && !entry.second.waiting.empty() && entry.second.traffic_class == traffic_class;
+  };
+  const auto longest = std::find_if(blocks_.begin(), blocks_.end(), waits);
+  const bool certain =
+      oldest.has_value() && longest->first == oldest->block && longest->second.waiting.front() == oldest->tag;
+  int64_t& overtook = classes_[traffic_class].overtook_requests;
+  const bool overtakes = certain && oldest->block != call.block && RequestRankOf(oldest->block) < BlockOrder::kNotSmall;
+  if (!overtakes) overtook = 0;
+  if (overtakes) Expect(++overtook <= 8 || MayBeHeld(*oldest), "the oldest request was overtaken too often");
+}
+
 void ScheduleOracle::Grant(const Action& action) {
   Call& call = calls_.at(action.tag);
   Expect(!RoomIsMade(), "a handshake was overtaken");
@@ -381,14 +422,16 @@ void ScheduleOracle::Grant(const Action& action) {
   const size_t traffic_class = ClassOf(call);
   Expect(share_fell_ || IsNextTurn(action.tag), absl::StrCat("call ", action.tag, " was granted out of turn"));
   const std::optional<Waiting> waiting = FirstWaiting(traffic_class);
-  if (waiting.has_value() && !batched() && !OldestMayBeDue(traffic_class)) {
+  if (waiting.has_value() && !granting() && !batched() && !OldestMayBeDue(traffic_class)) {
     const bool comes_first = PlaceOf(waiting->block) < PlaceOf(call.block) && !call.unwanted;
-    Expect(share_fell_ || !comes_first || HeldTooLong(action.tag) || !MustLeave(calls_.at(waiting->tag)),
+    Expect(share_fell_ || !comes_first || !MustLeave(calls_.at(waiting->tag)),
            "a request of a smaller block was overtaken");
   }
   Expect(share_fell_ || action.bytes == PartOf(Rest(call), call),
          absl::StrCat("call ", action.tag, " was granted ", action.bytes, " of ", Rest(call), " bytes"));
-  Expect(MayGrant(call, action.bytes), "a grant that did not fit beside the headers, or came before its time");
+  Expect(share_fell_ || LeavesRoomToHeavier(call), "a grant that leaves no room to heavier classes");
+  Expect(MayGrant(call, action.bytes, WantedHeaderBytes().value_or(0)),
+         "a grant that did not fit beside the headers, or came before its time");
   Pace(CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding));
   NoteGranted(action.tag, CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding));
   StopWaiting(action.tag);
@@ -403,7 +446,7 @@ void ScheduleOracle::GrantEarly(const Action& action) {
   Call& call = calls_.at(action.tag);
   const auto older = [&](const Call& other) {
     return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at && !other.late_worker &&
-           !other.may_idle && !other.unwanted && ClassOf(other) == ClassOf(call);
+           !other.kept_from_early && !other.may_idle && !other.unwanted && ClassOf(other) == ClassOf(call);
   };
   Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
              MayGoEarly(call, action.bytes),
@@ -430,31 +473,29 @@ void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
   const auto own = std::find_if(turns_.begin(), turns_.end(), is_own);
   if (own != turns_.end() && std::none_of(turns.begin(), turns.end(), is_own)) turns.push_back(*own);
   const Turn* const oldest = OldestTurn(turns);
-  const bool overtakes =
-      oldest != nullptr && oldest->tag != tag && AgeOf(calls_.at(oldest->tag).block) <= AgeOf(call.block);
+  const bool overtakes = oldest != nullptr && oldest->tag != tag && calls_.at(oldest->tag).block <= call.block;
   if (!overtakes || record.overtaken != oldest->tag) record.overtook_at_least = 0;
   record.overtaken = overtakes ? std::optional(oldest->tag) : std::nullopt;
-  if (overtakes && !HeldTooLong(tag)) {
+  if (overtakes) {
     Expect(share_fell_ || record.overtook_at_least <= budget_, "the oldest response was overtaken too often");
     record.overtook_at_least += cost;
   }
   const auto may_be_overtaken = [&](const auto& entry) {
-    return !entry.second.ahead && AgeOf(entry.first) < AgeOf(call.block) && !entry.second.waiting.empty() &&
+    return !granting() && !entry.second.ahead && entry.first < call.block && !entry.second.waiting.empty() &&
            entry.second.traffic_class == traffic_class;
   };
-  const bool may_overtake =
-      overtakes || std::any_of(blocks_.begin(), blocks_.end(), may_be_overtaken) ||
-      std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) {
-        const Call& other = calls_.at(turn.tag);
-        return turn.tag != tag && AgeOf(other.block) <= AgeOf(call.block) && ClassOf(other) == traffic_class;
-      });
+  const bool may_overtake = overtakes || std::any_of(blocks_.begin(), blocks_.end(), may_be_overtaken) ||
+                            std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) {
+                              const Call& other = calls_.at(turn.tag);
+                              return turn.tag != tag && other.block <= call.block && ClassOf(other) == traffic_class;
+                            });
   record.overtook_at_most = may_overtake ? record.overtook_at_most + cost : 0;
 }
 
 // While two classes both wait for bytes, what they get by weight differs by at most one grant of each.
 void ScheduleOracle::NoteContests(uint64_t tag, int64_t cost) {
   const size_t traffic_class = ClassOf(calls_.at(tag));
-  const bool out_of_turn = HeldTooLong(tag) || calls_.at(tag).unwanted || share_fell_;
+  const bool out_of_turn = calls_.at(tag).unwanted || share_fell_;
   classes_[traffic_class].most_cost = std::max(classes_[traffic_class].most_cost, cost);
   const auto most = [this](size_t of) { return static_cast<double>(classes_[of].most_cost) / WeightOf(of); };
   for (size_t a = 0; a < classes_.size(); ++a) {
@@ -487,12 +528,15 @@ void ScheduleOracle::StopWaiting(uint64_t tag) {
   std::erase_if(turns_, [tag](const Turn& turn) { return turn.tag == tag; });
 }
 
-// Starts the stall timer: other calls get the charge after one drain of all bytes in flight. Early bytes have no timer.
+// Starts the stall timer: other calls get the charge after one drain of all bytes in flight. The timer of early bytes
+// ends when other bytes are charged.
 void ScheduleOracle::Charge(Call& call, bool progress) {
   const int64_t charge = ChargeOf(call);
-  if (call.aborted || !limited() || charge <= CostOf(std::min(call.early, call.outstanding))) {
+  const bool times_early = charge <= (call.late ? 0 : CostOf(std::min(call.early, call.outstanding)));
+  const bool other_timer = std::exchange(call.times_early, times_early) != times_early;
+  if (call.aborted || !limited() || charge == 0) {
     call.stalls_at = TimePoint::max();
-  } else if (progress || call.stalls_at == TimePoint::max()) {
+  } else if (progress || other_timer || call.stalls_at == TimePoint::max()) {
     const auto rtt = absl::ToChronoNanoseconds(options_.profile.propagation_rtt);
     const auto round = rtt + std::max(budget_, charge) * byte_time_;
     call.stalls_at = now_ + absl::ToChronoNanoseconds(options_.stall_timeout) + round;

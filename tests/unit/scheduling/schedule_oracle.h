@@ -19,9 +19,10 @@
 namespace sluice {
 
 // A second implementation of the rules of a LinkSchedule, written only from its contract. It uses plain loops, and its
-// own arithmetic for costs, parts, turns, batches, slots and stalls. It takes the window of grants, the number of
-// stragglers and the shares of workers from the schedule, and checks their bounds. It does not compute which class has
-// the turn, but checks that classes which wait at the same time get their parts. Call Begin, then the event, then
+// own arithmetic for costs, parts, turns, batches, slots and stalls. It takes the number of stragglers and the shares
+// of workers from the schedule, and checks their bounds. It does not compute which class has the turn, but checks that
+// classes which wait at the same time get their parts. It does not compute which worker of those that share room is
+// next, and requires nothing of their requests. Call Begin, then the event, then
 // Apply, then End. There is one for each schedule.
 class ScheduleOracle {
  public:
@@ -36,15 +37,21 @@ class ScheduleOracle {
     bool aborted = false;
     bool straggles = false;
     bool unwanted = false;
-    bool ready = false;        // its first prefix has arrived
-    bool late_worker = false;  // while it was sent, its worker was slow or full, or a share fell
-    bool unbounded = false;    // it left unscheduled, so all of its messages may come
-    bool stalled = false;      // outstanding bytes, except early ones, are no longer charged
-    int64_t message = 0;       // the order in which messages were ready
+    bool ready = false;            // its first prefix has arrived
+    bool late_worker = false;      // while it was sent, its worker was slow or full, or a share fell
+    bool unbounded = false;        // it left unscheduled, so all of its messages may come
+    bool stalled = false;          // outstanding bytes, except early ones, are no longer charged
+    bool times_early = false;      // its stall timer runs for early bytes alone
+    bool kept_from_early = false;  // its worker had no right to early bytes when it was sent
+    bool late = false;             // early bytes did not come in time, and are no longer charged
+    int64_t message = 0;           // the order in which messages were ready
     int64_t outstanding = 0;
     int64_t early = 0;
     int64_t remaining = 0;
+    int64_t received = 0;
     int64_t header_bytes = 0;  // on the wire, before it was ready
+    int64_t header_room = 0;   // for its headers, since it was sent
+    int64_t large_room = 0;    // in addition
     TimePoint sent_at;
     TimePoint stalls_at = TimePoint::max();
   };
@@ -57,7 +64,10 @@ class ScheduleOracle {
     bool has_turn = false;         // batches
     std::deque<uint64_t> waiting;  // tags, in the order in which they must leave
     int64_t parked = 0;
-    int64_t out = 0;  // sent and not ended
+    int64_t out = 0;      // sent and not ended
+    int64_t sent = 0;     // since it was submitted
+    int64_t known = 0;    // responses that were ready, or ended instead
+    int64_t claimed = 0;  // cost of the bytes that were granted or announced to calls that have ended
     bool cancelled = false;
     int64_t last_batch = -1;  // of the calls sent
     int64_t queued_batches = 0;
@@ -86,8 +96,7 @@ class ScheduleOracle {
   void CallCancelled(uint64_t tag);
   void BudgetSet(int64_t bytes);
   void PolicySet(SchedulePolicy policy);
-  void Apply(const std::vector<Action>& actions, const ScheduleState& state,
-             const std::vector<TrafficClassState>& classes);
+  void Apply(const std::vector<Action>& actions, const ScheduleState& state);
   void End(const ScheduleState& state, TimePoint next_timer);
   void CheckClasses(const std::vector<TrafficClassState>& classes);
 
@@ -101,10 +110,9 @@ class ScheduleOracle {
   uint64_t next_tag() const { return calls_.size(); }
   // Returns the headers that calls may still send, even if the budget has no room for all of them.
   int64_t AllHeaderBytes() const;
-  int64_t HeaderCost() const;  // of one response
   int64_t InFlightBytes() const;
   int64_t UncountedBytes() const;  // the part that slow workers hold beyond a third of the budget
-  bool AnyStalled() const;
+  bool AnyStalled() const;         // bytes that are not charged any more may come
   bool AnyUnbounded() const;
   int64_t BufferBytes(int64_t payload_bytes) const;  // cost of a burst in the buffer
   int64_t WaitingCalls(size_t traffic_class) const;  // including parked ones
@@ -132,9 +140,8 @@ class ScheduleOracle {
     int64_t overtook_at_most = 0;
     std::optional<uint64_t> overtaken;  // the oldest turn, for overtook_at_least
     int64_t most_cost = 0;              // of one grant
-    int64_t window = 0;                 // alone, and while all classes have traffic
-    int64_t least_window = 0;
-    int64_t received = 0;  // cost
+    int64_t received = 0;               // cost
+    int64_t overtook_requests = 0;      // requests of others since the last one of the oldest block that waits
   };
 
   // Record the aborts and ends that must follow without an admission.
@@ -144,6 +151,7 @@ class ScheduleOracle {
   void ExpectExpiries();
 
   void Send(const Action& action);
+  void CheckRequestOrder(uint64_t tag);
   void Grant(const Action& action);
   void GrantEarly(const Action& action);
   void Charge(Call& call, bool progress);
@@ -164,7 +172,7 @@ class ScheduleOracle {
   void CheckIdleClasses();
   void CheckWaiting();
   void CheckState(const ScheduleState& state);
-  void CheckWindow(const ScheduleState& state);
+  void CheckStragglers(const ScheduleState& state);
   void CheckTimer(TimePoint next_timer);
   void MarkStragglers(const ScheduleState& state);
   const Block* WaitsForSlot() const;
@@ -180,7 +188,8 @@ class ScheduleOracle {
   };
   std::optional<Waiting> FirstAhead() const;  // of the handshakes
   // Returns the first call of the other blocks of the class, or of the oldest of them, without calls of full workers.
-  std::optional<Waiting> FirstWaiting(size_t traffic_class, bool oldest = false) const;
+  // `certain`: without calls, either, that may be held since their workers share room.
+  std::optional<Waiting> FirstWaiting(size_t traffic_class, bool oldest = false, bool certain = false) const;
   bool AnyWaiting() const;
   bool HandshakeHasShare(const Call& call) const;
   bool HandshakeFits(const Call& call) const;
@@ -209,24 +218,31 @@ class ScheduleOracle {
   bool MayRank() const { return granting() || options_.policy == SchedulePolicy::kRolling; }
   bool Ranked() const { return options_.shortest_first && MayRank(); }
   static int RankOf(int64_t bytes);
-  int64_t RemainingBytes(BlockId id) const;
+  int64_t RemainingBytes(BlockId id) const;  // with expected sizes
+  int64_t KnownBytes(BlockId id) const;
+  int64_t ClaimedBytes(BlockId id) const;
+  bool IsSized(BlockId id) const;
+  bool IsSmall(BlockId id) const;
+  int64_t ReadyBytes(std::optional<BlockId> id, std::optional<size_t> traffic_class = {}) const;
+  static int64_t Claimed(const Call& call);
   int RankOfBlock(BlockId id) const;
   bool IsLate(BlockId id) const;
-  std::pair<bool, BlockId> AgeOf(BlockId id) const { return {IsLate(id), id}; }
   Place PlaceOf(BlockId id) const { return {RankOfBlock(id), id}; }
+  int RequestRankOf(BlockId id) const;
+  Place RequestPlaceOf(BlockId id) const { return {RequestRankOf(id), id}; }
   std::vector<Turn> OpenTurns(std::optional<size_t> traffic_class = {}) const;  // wanted; default: of all classes
   const Turn* OldestTurn(const std::vector<Turn>& turns) const;
-  bool MayGrant(const Call& call, int64_t bytes) const;
+  bool MayGrant(const Call& call, int64_t bytes, int64_t wanted_header_bytes) const;
+  bool LeavesRoomToHeavier(const Call& call) const;
   bool MayGoEarly(const Call& call, int64_t bytes) const;
   bool MustGoEarly(const Call& call) const;
-  bool MayGoEarlyWithRoom(const Call& call, int64_t bytes) const;
-  bool HasRoomForEarly(int64_t bytes) const;
-  bool MayWaitForRoom(const Call& call) const;
-  bool MustWaitForRoom(const Call& call) const;
+  int64_t AskedOfClass(size_t traffic_class) const;
   bool MayAsk(const Call& call) const;
-  bool MustAsk(const Call& call) const;
-  int64_t AskedUpTo(const Call& call) const;
-  bool HeldTooLong(uint64_t tag) const;
+  bool MayAskWithRoom(const Call& call) const;
+  bool HasShare(size_t traffic_class, int64_t all, int64_t of_class, double bound) const;
+  // The room for all headers with those of a request that waits for this room alone; nullopt if only the schedule knows
+  // which request is next.
+  std::optional<int64_t> WantedHeaderBytes() const;
   bool MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const;
   bool MustLeave(const Call& call) const;
 
@@ -237,9 +253,8 @@ class ScheduleOracle {
   bool UsesTurn(size_t traffic_class) const {  // it waits for bytes
     return !OpenTurns(traffic_class).empty() || (!granting() && FirstWaiting(traffic_class).has_value());
   }
-  // The calls in the window of a class.
-  int64_t UngrantedOf(size_t traffic_class) const;
-  bool WindowIsOpen(const Call& call, int64_t stock) const;
+  int64_t YoungCalls(std::optional<size_t> traffic_class = {}) const;
+  int64_t YoungExpected(std::optional<size_t> traffic_class = {}) const;
 
   // The workers.
   bool Bounded(const Call& call) const {
@@ -248,6 +263,14 @@ class ScheduleOracle {
   }
   bool Slow(const Call& call) const { return Bounded(call) && load_(call.worker).slow; }
   bool Open(const Call& call) const;
+  bool SlowAreFull() const { return SlowBytes() >= CountedSlowBytes() + budget_ / 10 * 3; }
+  int64_t CountedSlowBytes() const;
+  bool HeadersFit(const Call& call) const;
+  bool MayBeAsked(const Call& call) const { return Open(call) && (!granting() || HeadersFit(call)); }
+  // Only the schedule decides which of the workers that share room is next.
+  bool SharesRoom(const Call& call) const { return Slow(call) || (granting() && LargeRoomOf(call) > 0); }
+  uint32_t HeaderWorker(const Call& call) const { return blocks_.at(call.block).ahead ? ~uint32_t{0} : call.worker; }
+  int64_t LargeRoomOf(const Call& call) const;
   int64_t WorkerCharge(uint32_t worker) const;
   int64_t WorkerOwes(uint32_t worker) const;
   static bool Owes(const Call& call) {
@@ -268,6 +291,7 @@ class ScheduleOracle {
   bool PacerOpen() const { return PipeBytes() == 0 || paced_until_ <= now_; }
   void Pace(int64_t cost);
   bool Alone() const { return InFlightBytes() == EarlyBytes() + HandshakeBytes() + SlowBytes(); }
+  int64_t DrainingBytes() const;
   int64_t ChargeOf(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
   int64_t EarlyBytes() const;
@@ -275,9 +299,12 @@ class ScheduleOracle {
   int64_t StartingBudget() const;
   int64_t SlowBytes() const;
   int64_t UsualHeaderCost() const;
+  int64_t LargeHeaderBytes() const;
+  int64_t LateBytes() const;
   int64_t YoungHeaderBytes() const;
-  int64_t SilentCalls() const;
-  int64_t HeaderBytes(int64_t more_calls = 0, int64_t more_early = 0) const;
+  int64_t SilentHeaderBytes(bool with_hung) const;
+  int64_t HeaderBytes(int64_t more_bytes = 0, int64_t more_early = 0) const;
+  bool IsHung(const Call& call) const;
   int64_t CostOf(int64_t payload_bytes) const { return payload_bytes <= 0 ? 0 : BufferBytes(payload_bytes); }
   bool Silent(const Call& call) const;
   static int64_t Rest(const Call& call);
@@ -309,8 +336,8 @@ class ScheduleOracle {
   bool share_fell_ = false;                   // in this event, before or after its admissions
   std::multimap<TimePoint, int64_t> draining_;
   std::set<std::pair<Action::Kind, uint64_t>> expected_;
-  int64_t window_ = 0;
-  double mean_header_bytes_ = 0;
+  std::map<uint32_t, double> mean_header_bytes_;  // by worker
+  std::map<uint32_t, int64_t> early_debt_;        // by worker
   bool any_ready_ = false;
   std::string failure_;
 };

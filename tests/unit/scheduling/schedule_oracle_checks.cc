@@ -100,18 +100,17 @@ void ScheduleOracle::CheckIdle() {
     Expect(!HandshakeHasShare(call) || !HandshakeFits(call), "a handshake waits for nothing");
   }
   if (RoomIsMade()) return;
-  if (const std::optional<uint64_t> longest = LongestTurn();
-      longest.has_value() && (HeldTooLong(*longest) || OpenTurns().empty())) {
+  if (const std::optional<uint64_t> longest = LongestTurn(); longest.has_value() && OpenTurns().empty()) {
     const Call& call = calls_.at(*longest);
-    Expect(!MayGrant(call, PartOf(Rest(call), call)), "an answer waits for nothing");
+    Expect(!LeavesRoomToHeavier(call) ||
+               !MayGrant(call, PartOf(Rest(call), call), WantedHeaderBytes().value_or(YoungHeaderBytes() + budget_)),
+           "an answer waits for nothing");
   }
   CheckIdleClasses();
 }
 
 // One class has the turn, and its next call does not fit. With grants, requests of other classes need not wait for it.
 void ScheduleOracle::CheckIdleClasses() {
-  const std::optional<uint64_t> longest = LongestTurn();
-  const bool in_turn = !longest.has_value() || !HeldTooLong(*longest);
   bool any = false;
   bool all_could_go = true;
   for (size_t i = 0; i < classes_.size(); ++i) {
@@ -119,7 +118,7 @@ void ScheduleOracle::CheckIdleClasses() {
     if (granting() || batched() || !limited()) Expect(!request_leaves.value_or(false), "a call waits for nothing");
     if (!UsesTurn(i)) continue;
     any = true;
-    const bool response_goes = in_turn && NextTurnFits(i).value_or(false);
+    const bool response_goes = NextTurnFits(i).value_or(false);
     const bool request_goes = !granting() && !batched() && request_leaves.value_or(false);
     all_could_go = all_could_go && (response_goes || request_goes);
   }
@@ -131,15 +130,16 @@ std::optional<bool> ScheduleOracle::NextTurnFits(size_t traffic_class) const {
   const bool certain = !OldestMayBeDue(traffic_class) || tag == NextTurn(traffic_class, true);
   if (!tag.has_value() || !certain) return std::nullopt;
   const Call& call = calls_.at(*tag);
-  return MayGrant(call, PartOf(Rest(call), call));
+  if (share_fell_ || !LeavesRoomToHeavier(call)) return std::nullopt;
+  return MayGrant(call, PartOf(Rest(call), call), WantedHeaderBytes().value_or(YoungHeaderBytes() + budget_));
 }
 
 std::optional<bool> ScheduleOracle::NextRequestMustLeave(size_t traffic_class) const {
   const std::optional<Waiting> first = FirstWaiting(traffic_class);
   if (!first.has_value()) return std::nullopt;
-  const bool certain =
-      !OldestMayBeDue(traffic_class) || (FirstWaiting(traffic_class, true)->tag == first->tag && !MayBeHeld(*first));
-  if (!certain) return std::nullopt;
+  const bool may_be_oldest = granting() || OldestMayBeDue(traffic_class);
+  const bool certain = !may_be_oldest || (FirstWaiting(traffic_class, true)->tag == first->tag && !MayBeHeld(*first));
+  if (!certain || SharesRoom(calls_.at(first->tag))) return std::nullopt;
   const Call& head = calls_.at(first->tag);
   const Block& block = blocks_.at(first->block);
   const bool not_its_slot = head.batch != block.last_batch && now_ < block.latest_slot;
@@ -161,27 +161,19 @@ void ScheduleOracle::CheckState(const ScheduleState& state) {
   Expect(state.blocks == static_cast<int64_t>(blocks_.size()), "blocks");
   Expect(state.in_flight_bytes == InFlightBytes(),
          absl::StrCat("in_flight_bytes ", state.in_flight_bytes, " instead of ", InFlightBytes()));
-  CheckWindow(state);
+  CheckStragglers(state);
+  Expect(state.ready_bytes == ReadyBytes({}), "ready_bytes");
 }
 
 void ScheduleOracle::CheckClasses(const std::vector<TrafficClassState>& classes) {
   for (size_t i = 0; i < classes_.size(); ++i) {
     Expect(classes[i].waiting_calls == WaitingCalls(i), "the waiting calls of a class");
     Expect(classes[i].received_bytes == classes_[i].received, "the received bytes of a class");
-    if (!granting()) continue;
-    const int64_t least = std::min<int64_t>(std::max<int64_t>(budget_ / HeaderCost() / 3, 1), 4);
-    Expect(classes[i].least_grant_window >= least, "a class has no window");
-    Expect(classes[i].grant_window >= classes[i].least_grant_window, "a class has less of the link alone");
+    Expect(classes[i].ready_bytes == ReadyBytes({}, i), "the ready bytes of a class");
   }
 }
 
-void ScheduleOracle::CheckWindow(const ScheduleState& state) {
-  if (!granting()) {
-    Expect(state.grant_window == 0 && state.straggling_calls == 0, "a window without grants");
-    return;
-  }
-  const int64_t most = std::max<int64_t>(budget_ / HeaderCost() / 3, 1);
-  Expect(state.grant_window <= most && state.grant_window >= std::min<int64_t>(most, 4), "grant_window");
+void ScheduleOracle::CheckStragglers(const ScheduleState& state) {
   const int64_t stragglers = std::count_if(
       calls_.begin(), calls_.end(), [](const Call& call) { return call.phase == Call::kSent && call.straggles; });
   Expect(state.straggling_calls == stragglers, "straggling_calls");
@@ -200,21 +192,14 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
     waits = waits || !block.waiting.empty();
   }
   Expect(next_timer <= latest, "the timer misses a deadline, a stall or a drained call");
-  const int64_t young = YoungHeaderBytes();
+  const int64_t young = YoungCalls();
   const bool for_stragglers = granting() && young > 0 && (!AnyTurn() ? waits : Alone());
-  const bool for_late = AnyTurn() || FirstAhead().has_value() || AnyWaiting();
-  Expect(!for_stragglers || !for_late || next_timer < TimePoint::max(), "the timer misses the stragglers");
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    const std::optional<Waiting> first = FirstWaiting(i);
-    // A handshake that makes room lets no request leave.
-    if (!granting() || !first.has_value() || OldestMayBeDue(i) || RoomIsMade()) continue;
-    const TimePoint until = blocks_.at(first->block).since + DrainTime();
-    Expect(!MustWaitForRoom(calls_.at(first->tag)) || next_timer <= until,
-           "the timer misses a call that waits for room");
-  }
-  Expect(PacerOpen() || !(AnyTurn() || AnyWaiting()) || next_timer <= paced_until_, "the timer misses the pace");
+  bool certain = AnyTurn();
+  for (size_t i = 0; i < classes_.size(); ++i) certain = certain || FirstWaiting(i, false, true).has_value();
+  Expect(!for_stragglers || !certain || next_timer < TimePoint::max(), "the timer misses the stragglers");
+  Expect(PacerOpen() || !certain || next_timer <= paced_until_, "the timer misses the pace");
   const Block* block = WaitsForSlot();
-  Expect(next_timer == latest || block != nullptr || for_stragglers || for_late, "a timer for nothing");
+  Expect(next_timer == latest || block != nullptr || for_stragglers || AnyTurn() || waits, "a timer for nothing");
   // A call that does not fit, or is behind a handshake, may have had its slot. It then waits without a timer.
   if (block == nullptr || RoomIsMade() || !MustLeave(calls_.at(block->waiting.front()))) return;
   Expect(next_timer <= block->latest_slot, "the timer misses a slot");

@@ -8,6 +8,10 @@
 #include "tests/random_seed.h"
 #include "tests/unit/sharing/share_simulation.h"
 
+#ifndef SLUICE_SEEDS
+#define SLUICE_SEEDS 5
+#endif
+
 namespace sluice {
 namespace {
 
@@ -69,6 +73,30 @@ INSTANTIATE_TEST_SUITE_P(, SharesOfBusyProcesses,
                                            Case{{3, 1, 3, 1}, {kSru, kSru, kSru, kSru}},
                                            Case{{1, 1, 1, 1}, {4500, 4500, 4500, 4500}}, Case{{1, 1}, {21'000, 3000}},
                                            Case{{10, 1}, {kSru, kSru}}));
+
+// Many processes report every few milliseconds, and their turns are shorter.
+TEST(LinkDividerSimulationTest, TheSharesOfManyProcessesAreInProportionToWeights) {
+  constexpr size_t kProcesses = 256;
+  ShareSimulation::Options options{.bytes_per_second = 10 * kRate};
+  options.shares = {.budget_bytes = 2 * kPortBytes, .drain_time = 5ms, .start_grace = 0ms};
+  ShareSimulation link(options);
+  for (size_t i = 0; i < kProcesses; ++i) {
+    link.AddProcess(i % 2 == 0 ? 3 : 1, kSru);
+    link.SetBusy(i, true);
+  }
+  link.RunFor(1000ms);
+  const std::vector<int64_t> before = Received(link, kProcesses);
+  link.RunFor(5000ms);
+  std::vector<int64_t> received = Received(link, kProcesses);
+  for (size_t i = 0; i < kProcesses; ++i) received[i] -= before[i];
+  const auto all = static_cast<double>(std::accumulate(received.begin(), received.end(), int64_t{0}));
+  for (size_t i = 0; i < kProcesses; ++i) {
+    const double weight = i % 2 == 0 ? 3 : 1;
+    EXPECT_NEAR(static_cast<double>(received[i]) / all / (weight / (2 * kProcesses)), 1, 0.3) << "process " << i;
+  }
+  EXPECT_GT(all, 0.98 * 5 * options.bytes_per_second);
+  EXPECT_LE(link.most_in_flight_bytes(), options.shares.budget_bytes);
+}
 
 // Returns the shares of the bytes that arrive in one second, by process and class.
 std::vector<std::vector<double>> SharesByClass(ShareSimulation& link, const std::vector<size_t>& classes) {
@@ -252,6 +280,7 @@ class RandomLife {
   ShareSimulation::Options Options() {
     ShareSimulation::Options options = PortOptions();
     if (Between(0, 3) == 0) options.shares.mode = SharingMode::kFifo;
+    if (Between(0, 1) == 0) options.shares.division_pause = std::chrono::nanoseconds(Between(0, 500'000));
     options.message_delay = [this] {
       return std::chrono::nanoseconds(Between(0, 20) == 0 ? Between(0, 20'000'000) : Between(10'000, 200'000));
     };
@@ -322,9 +351,11 @@ class RandomLife {
   size_t processes_ = 0;
 };
 
+constexpr int kSeeds = SLUICE_SEEDS;
+
 TEST(LinkDividerRandomTest, WhatIsInFlightFitsTheBudgetWhateverHappens) {
   const auto [first, replays] = TakeRandomSeed();
-  const int lives = replays ? 1 : 20;
+  const int lives = replays ? 1 : kSeeds;
   for (int life = 0; life < lives; ++life) {
     SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(first + life));
     RandomLife(first + life).Run();

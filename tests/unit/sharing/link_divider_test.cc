@@ -9,6 +9,7 @@ namespace sluice {
 namespace {
 
 using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""us;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
@@ -72,6 +73,60 @@ TEST(LinkDividerTest, SharesFollowDemandAtOnce) {
   EXPECT_EQ(clients.lease(2), 16'000);
   EXPECT_THAT(clients.Report(At(3ms), 2, {}), ElementsAre(Pair(2, 0)));
   EXPECT_THAT(clients.Report(At(4ms), 2, {}), ElementsAre(Pair(1, kBudget)));
+}
+
+LinkDivider::Options PausingOptions() {
+  LinkDivider::Options options = TestOptions();
+  options.division_pause = 250us;
+  return options;
+}
+
+TEST(LinkDividerTest, EventsThatComeCloseTogetherShareOneDivision) {
+  Clients clients(PausingOptions());
+  clients.Join(At(0ms), 1);
+  EXPECT_THAT(clients.Report(At(1ms), 1, Busy()), ElementsAre());
+  EXPECT_THAT(clients.Join(At(1200us), 2, 1, Busy()), IsEmpty());
+  EXPECT_EQ(clients.messages(), 0u);
+  EXPECT_EQ(clients.shares().NextTimer(), At(1500us));
+  EXPECT_THAT(clients.Timer(At(1400us)), IsEmpty());
+  EXPECT_EQ(clients.shares().NextTimer(), At(1500us));
+  EXPECT_THAT(clients.Timer(At(1500us)), ElementsAre(Pair(1, 16'000)));
+  EXPECT_THAT(clients.Report(At(1600us), 1, Busy(10'000)), IsEmpty());
+  EXPECT_THAT(clients.Report(At(1700us), 1, {}), IsEmpty());
+  EXPECT_THAT(clients.Timer(At(2000us)), UnorderedElementsAre(Pair(1, 0), Pair(2, 16'000)));
+}
+
+TEST(LinkDividerTest, AnEventAfterThePauseDividesAtOnce) {
+  Clients clients(PausingOptions());
+  clients.Join(At(0ms), 1, 1, Busy());
+  EXPECT_THAT(clients.Join(At(10ms), 2, 1, Busy()), ElementsAre(Pair(1, 16'000)));
+  EXPECT_EQ(clients.shares().NextTimer(), At(100ms));
+  EXPECT_THAT(clients.Report(At(10'500us), 1, Busy()), ElementsAre(Pair(2, 16'000)));
+}
+
+TEST(LinkDividerTest, ALeaseIsProlongedDuringThePause) {
+  Clients clients(PausingOptions());
+  clients.Join(At(0ms), 1, 1, Busy());
+  clients.Join(At(49'900us), 2, 1, {});
+  clients.Report(At(50ms), 1, Busy());
+  EXPECT_EQ(clients.messages(), 0u);  // its lease was sent 0.1 ms ago, with the new safe share
+  clients.Report(At(75ms), 2, {});
+  clients.Report(At(75'100us), 1, Busy());
+  EXPECT_EQ(clients.messages(), 1u);
+  EXPECT_EQ(clients.shares().NextTimer(), At(75'500us));
+}
+
+// The lease ends during the pause after the division for another event.
+TEST(LinkDividerTest, WhatEndsDuringThePauseIsDividedAfterIt) {
+  Clients clients(PausingOptions());
+  clients.Join(At(0ms), 1, 1, Busy());
+  clients.Join(At(1ms), 2, 1, Busy());
+  EXPECT_THAT(clients.Report(At(99'900us), 2, Busy()), IsEmpty());
+  EXPECT_THAT(clients.Timer(At(100ms)), IsEmpty());
+  EXPECT_TRUE(clients.shares().State(1).expired);
+  EXPECT_EQ(clients.shares().NextTimer(), At(100'400us));
+  EXPECT_EQ(clients.shares().expirations(), 1);
+  EXPECT_THAT(clients.Timer(At(105ms)), ElementsAre(Pair(2, kBudget)));
 }
 
 TEST(LinkDividerTest, ALeaseIsNothingOrEnoughForTheNextCall) {

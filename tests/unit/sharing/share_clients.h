@@ -23,7 +23,8 @@ inline LinkDivider::Options TestOptions() {
           .frame_bytes = 1000,
           .lease_time = 100ms,
           .drain_time = 5ms,
-          .start_grace = std::chrono::nanoseconds(0)};
+          .start_grace = std::chrono::nanoseconds(0),
+          .division_pause = std::chrono::nanoseconds(0)};
 }
 
 // Clients that obey their leases: Report fills in the last lease. Events return the bytes of changed leases, by client.

@@ -156,19 +156,30 @@ std::vector<bool> ShareSimulation::Process::ClassesThatWant() const {
   return want;
 }
 
-// Reports at once under the conditions of IsUrgent.
+// Reports under the conditions of UrgencyOf.
 void ShareSimulation::AfterChange(Process& process) {
   Ask(process);
   const bool turned = process.ClassesThatWant() != process.reported_wants;
   const bool drained =
       process.reported_in_flight_bytes > LimitOf(process) && process.in_flight_bytes <= LimitOf(process);
   const bool block_ended = options_.shares.mode == SharingMode::kFifo && process.block != process.reported_block;
-  if (turned || drained || block_ended) Report(process);
+  if (drained) return Report(process);
+  if (turned || block_ended) ReportAfterPause(process);
+}
+
+void ShareSimulation::ReportAfterPause(Process& process) {
+  const TimePoint at = process.reported_at + shares_.ReportPause();
+  if (at <= now_) return Report(process);
+  At(at - now_, [this, &process, number = process.reports] {
+    if (number == process.reports) Report(process);
+  });
 }
 
 void ShareSimulation::Report(Process& process) {
   if (process.dead || process.stopped) return;
-  const nanoseconds period = process.wants() ? milliseconds(2) : nanoseconds(options_.shares.lease_time / 4);
+  process.reported_at = now_;
+  const nanoseconds period = process.wants() ? std::max<nanoseconds>(milliseconds(2), shares_.ReportPause())
+                                             : nanoseconds(options_.shares.lease_time / 4);
   At(period, [this, &process, number = ++process.reports] {
     if (number == process.reports) Report(process);
   });

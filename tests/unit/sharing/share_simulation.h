@@ -96,6 +96,7 @@ class ShareSimulation {
     TimePoint block_since;
     uint64_t reported_block = 0;
     uint64_t reports = 0;
+    TimePoint reported_at;
     std::vector<bool> reported_wants;
     int64_t reported_in_flight_bytes = 0;
     TimePoint last_arrival;                      // of a message to the daemon; messages keep their order
@@ -117,6 +118,7 @@ class ShareSimulation {
   void Arrived(Process& process, ClassState& by, int64_t bytes);
   void AfterChange(Process& process);
   void StartBlock(Process& process);
+  void ReportAfterPause(Process& process);
   void Report(Process& process);
   void Deliver(const std::vector<ShareLease>& leases);
   void OnLease(Process& process, const ShareLease& lease, TimePoint until);

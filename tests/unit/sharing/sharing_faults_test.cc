@@ -15,6 +15,19 @@ namespace sluice {
 namespace {
 
 using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+
+// Returns the first lease of a daemon, which answers `report`: the whole budget.
+v1::LinkLease LeaseOfAll(const v1::LinkReport& report, std::chrono::nanoseconds valid) {
+  v1::LinkLease lease;
+  lease.set_id(1);
+  lease.set_bytes(kBudget);
+  lease.set_valid_ns(valid.count());
+  lease.set_report_sent_ns(report.sent_ns());
+  lease.set_link_bytes(kBudget);
+  lease.set_safe_bytes(8000);
+  return lease;
+}
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -129,13 +142,7 @@ TEST_F(SharingTest, ALeaseThatMakesNoSenseIsRefused) {
     SharingProcess process(socket_, "search");
     const auto report = daemon.AwaitReport([](const v1::LinkReport&) { return true; });
     ASSERT_TRUE(report.has_value()) << said;
-    v1::LinkLease lease;
-    lease.set_id(1);
-    lease.set_bytes(kBudget);
-    lease.set_valid_ns(250'000'000);
-    lease.set_report_sent_ns(report->sent_ns());
-    lease.set_link_bytes(kBudget);
-    lease.set_safe_bytes(8000);
+    v1::LinkLease lease = LeaseOfAll(*report, 250ms);
     spoil(lease);
     daemon.Lease(lease);
     ASSERT_TRUE(process.AwaitState(absl::StatusCode::kInvalidArgument)) << said << "; it is " << process.state();
@@ -144,19 +151,28 @@ TEST_F(SharingTest, ALeaseThatMakesNoSenseIsRefused) {
   }
 }
 
+TEST_F(SharingTest, AProcessReportsAfterThePauseOfItsLease) {
+  RawDaemon daemon(socket_);
+  SharingProcess process(socket_, "search");
+  process.Want(kLots);
+  const auto first = daemon.AwaitReport([](const v1::LinkReport&) { return true; });
+  ASSERT_TRUE(first.has_value());
+  v1::LinkLease lease = LeaseOfAll(*first, 400ms);
+  lease.set_report_pause_ns(50'000'000);
+  daemon.Lease(lease);
+  const auto before = daemon.AwaitReport([](const v1::LinkReport& report) { return report.acknowledged() == 1; });
+  const auto after = daemon.AwaitReport([](const v1::LinkReport&) { return true; });
+  ASSERT_TRUE(before.has_value() && after.has_value());
+  EXPECT_GE(after->sent_ns() - before->sent_ns(), 50'000'000);
+}
+
 TEST_F(SharingTest, WhatADaemonMissedIsSaidAgain) {
   RawDaemon daemon(socket_);
   SharingProcess process(socket_, "search");
   const auto first = daemon.AwaitReport([](const v1::LinkReport&) { return true; });
   ASSERT_TRUE(first.has_value());
-  v1::LinkLease lease;
-  lease.set_id(1);
-  lease.set_bytes(kBudget);
-  lease.set_valid_ns(1'000'000'000'000);  // its regular reports are further apart than this test lasts
-  lease.set_report_sent_ns(first->sent_ns());
-  lease.set_link_bytes(kBudget);
-  lease.set_safe_bytes(8000);
-  daemon.Lease(lease);
+  // Its regular reports are further apart than this test lasts.
+  daemon.Lease(LeaseOfAll(*first, 1000s));
   ASSERT_TRUE(process.AwaitBytes(kBudget));
   const auto await_reports = [&](int64_t reports) {
     return WaitUntil([&] { return process.reports() >= reports; }, kPatience);

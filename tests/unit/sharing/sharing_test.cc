@@ -75,6 +75,18 @@ TEST_F(SharingTest, LeasesAreProlonged) {
   EXPECT_EQ(Metric("sluice_sharing_expirations_total", "search"), 0);
 }
 
+TEST_F(SharingTest, MoreProcessesReportLessOften) {
+  Serve();
+  RawProcess first(socket_);
+  first.Hello("first", 1);
+  first.Report(1000);
+  EXPECT_EQ(first.Receive()->lease().report_pause_ns(), 25'000);
+  RawProcess second(socket_);
+  second.Hello("second", 1);
+  second.Report(1000);
+  EXPECT_EQ(second.Receive()->lease().report_pause_ns(), 50'000);
+}
+
 TEST_F(SharingTest, AProcessThatIsGoneLeavesItsLeaseToTheOthers) {
   Serve();
   SharingProcess stays(socket_, "stays");

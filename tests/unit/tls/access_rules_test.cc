@@ -51,6 +51,17 @@ TEST(AccessRules, DnsNamesHaveNoCaseAndUrisHave) {
   EXPECT_FALSE(rules.Check({.dns_names = {"a.reader.example", "*.example"}}, "BlockService/Read", "data").ok());
 }
 
+// An authority may check one kind of name, and sign the other as it is requested.
+TEST(AccessRules, ADnsNameIsNoUriAndAUriNoDnsName) {
+  const AccessRules rules = Make({{.names = {"reader.example", "spiffe://example/reader"}}});
+  const PeerIdentity dns_as_uri{.dns_names = {"spiffe://example/reader"}};
+  const PeerIdentity uri_as_dns{.uris = {"reader.example"}};
+  for (const PeerIdentity& peer : {dns_as_uri, uri_as_dns}) {
+    EXPECT_THAT(std::string(rules.Check(peer, "ProbeService/Probe", std::nullopt).message()),
+                HasSubstr("no rule of access has this client"));
+  }
+}
+
 TEST(AccessRules, UsersOfUnixSocketsAreClients) {
   const AccessRules rules = Make({{.uids = {0, 1001}}, {.uids = {1001, 7}}});
   EXPECT_TRUE(rules.Check({.uid = 1001}, "BlockService/Read", "data").ok());

@@ -2,6 +2,8 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -40,9 +42,10 @@ class CrlTest : public ::testing::Test {
   absl::Status Accept(TlsContext& context, const TestIdentity& client) {
     auto filter = TlsFilter::Accept(*context.Current(), {}, "10.0.0.7:1");
     if (!filter.ok()) return filter.status();
+    filter_ = *std::move(filter);
     TlsClientEnd end({.ca_file = authority_.file(),
                       .files = testing::TestCertificates::Files{client.certificate_file, client.key_file}});
-    return Exchange(**filter, end);
+    return Exchange(*filter_, end);
   }
   ListenerTls Listener(const std::string& crl_file) {
     return {.files = {.certificate_file = own_.certificate_file,
@@ -72,6 +75,7 @@ class CrlTest : public ::testing::Test {
   const TestIdentity own_ = authority_.Issue("own");
   const TestIdentity good_ = authority_.Issue("good");
   const TestIdentity stolen_ = authority_.Issue("stolen");
+  std::unique_ptr<TlsFilter> filter_;  // of the last Accept
 };
 
 TEST_F(CrlTest, AClientRefusesARevokedWorker) {
@@ -95,6 +99,34 @@ TEST_F(CrlTest, AListenerRefusesARevokedClientOnceTheListNamesIt) {
   now += std::chrono::seconds(1);
   EXPECT_THAT(std::string(Accept(**context, stolen_).message()), HasSubstr("is revoked")) << "the last good list";
   EXPECT_THAT(std::string((*context)->reload_status().message()), HasSubstr("listener_tls.crl"));
+}
+
+TEST_F(CrlTest, AConnectionThatStandsIsCheckedAgainstANewerList) {
+  TestAuthority below(folder_.path(), "below", &authority_);
+  const TestIdentity issued = below.Issue("issued");
+  const auto lists = [&](const std::vector<std::string>& of_root, const std::vector<std::string>& of_below,
+                         bool valid = true) {
+    const std::string path = folder_.path() / "lists";
+    testing::ReplaceFile(path, testing::ReadFile(authority_.Revoke("1", of_root, valid)) +
+                                   testing::ReadFile(below.Revoke("2", of_below, valid)));
+    return path;
+  };
+  const auto checked = [&](const std::string& list) {
+    const auto newer = TlsContext::CreateForListener(Listener(list));
+    EXPECT_TRUE(newer.ok()) << newer.status();
+    return filter_->CheckPeer(*(*newer)->Current());
+  };
+  const auto context = TlsContext::CreateForListener(Listener(lists({}, {})));
+  ASSERT_TRUE(context.ok()) << context.status();
+  EXPECT_TRUE(Accept(**context, issued).ok());
+  EXPECT_EQ(checked(""), absl::OkStatus());
+  EXPECT_EQ(checked(lists({stolen_.certificate_file}, {})), absl::OkStatus());
+  EXPECT_EQ(checked(lists({}, {}, /*valid=*/false)), absl::OkStatus()) << "it names no certificate";
+  const absl::Status revoked = absl::UnavailableError("the certificate of 10.0.0.7:1 is revoked");
+  EXPECT_EQ(checked(lists({}, {issued.certificate_file})), revoked);
+  EXPECT_EQ(checked(lists({}, {issued.certificate_file}, /*valid=*/false)), revoked);
+  EXPECT_EQ(checked(lists({below.file()}, {})),
+            absl::UnavailableError("the certificate \"below\" that 10.0.0.7:1 relies on is revoked"));
 }
 
 TEST_F(CrlTest, WhatCannotBeCheckedIsRefused) {

@@ -70,8 +70,11 @@ void Replace(const std::string& path, const Write& write) {
   Must(std::fclose(file) == 0 && written && std::rename(partial.c_str(), path.c_str()) == 0, "cannot write " + path);
 }
 
-void WriteCertificate(const std::string& path, X509* certificate) {
-  Replace(path, [certificate](std::FILE* file) { return PEM_write_X509(file, certificate); });
+// `above` may be null.
+void WriteCertificates(const std::string& path, X509* certificate, X509* above) {
+  Replace(path, [certificate, above](std::FILE* file) {
+    return PEM_write_X509(file, certificate) == 1 && (above == nullptr || PEM_write_X509(file, above) == 1) ? 1 : 0;
+  });
 }
 
 }  // namespace
@@ -80,16 +83,22 @@ struct TestAuthority::State {
   Key key = NewKey();
   Certificate certificate;
   long serial = 1;
+  bool is_root = true;
 };
 
-TestAuthority::TestAuthority(const std::filesystem::path& folder, const std::string& name)
+TestAuthority::TestAuthority(const std::filesystem::path& folder, const std::string& name, TestAuthority* above)
     : folder_(folder), file_(folder / (name + ".pem")), state_(std::make_unique<State>()) {
-  state_->certificate = NewCertificate(name, state_->key.get(), nullptr, state_->serial);
+  state_->is_root = above == nullptr;
+  X509* const signer = above == nullptr ? nullptr : above->state_->certificate.get();
+  const long serial = above == nullptr ? state_->serial : ++above->state_->serial;
+  state_->certificate = NewCertificate(name, state_->key.get(), signer, serial);
   X509* const own = state_->certificate.get();
-  Extend(own, own, NID_basic_constraints, "critical,CA:TRUE");
-  Extend(own, own, NID_key_usage, "critical,keyCertSign,cRLSign");
-  Must(X509_sign(own, state_->key.get(), EVP_sha256()) > 0, "cannot sign");
-  WriteCertificate(file_, own);
+  X509* const issuer = above == nullptr ? own : signer;
+  Extend(own, issuer, NID_basic_constraints, "critical,CA:TRUE");
+  Extend(own, issuer, NID_key_usage, "critical,keyCertSign,cRLSign");
+  EVP_PKEY* const key = above == nullptr ? state_->key.get() : above->state_->key.get();
+  Must(X509_sign(own, key, EVP_sha256()) > 0, "cannot sign");
+  WriteCertificates(file_, own, nullptr);
 }
 
 TestAuthority::~TestAuthority() = default;
@@ -106,7 +115,7 @@ TestIdentity TestAuthority::Issue(const std::string& name, const std::string& ho
   Replace(identity.key_file, [&key](std::FILE* file) {
     return PEM_write_PrivateKey(file, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
   });
-  WriteCertificate(identity.certificate_file, certificate.get());
+  WriteCertificates(identity.certificate_file, certificate.get(), state_->is_root ? nullptr : issuer);
   return identity;
 }
 

@@ -137,6 +137,34 @@ TEST_F(TlsFilterAcceptTest, ACertificateIsRefusedOutsideItsTime) {
   ExpectRefused("the certificate of 10.0.0.7:41234 is not valid before 20");
 }
 
+TEST_F(TlsFilterAcceptTest, ADnsNameIsNoUriAndAUriNoDnsName) {
+  const std::vector<std::string> names = {"front.test", "spiffe://test/front"};
+  const TestCertificates::Options dns_as_uri{.dns_names = {"spiffe://test/front"}, .ip_addresses = {}};
+  const TestCertificates::Options uri_as_dns{.dns_names = {}, .ip_addresses = {}, .uris = {"front.test"}};
+  for (const TestCertificates::Options& certificate : {dns_as_uri, uri_as_dns}) {
+    Connect(Options(names), ClientWith(certificate));
+    ExpectRefused(", and has none of client_names as its DNS name or URI");
+    Connect(Options(), ClientWith(certificate));
+    EXPECT_TRUE(filter_->established()) << status_;
+    EXPECT_FALSE(filter_->PeerHasOneOf(names));
+    EXPECT_EQ(filter_->PeerName(), "");
+  }
+  for (const std::string& name : names) {
+    const bool is_uri = name != "front.test";
+    Connect(Options({name}), ClientWith(is_uri ? TestCertificates::Options{.uris = {name}}
+                                               : TestCertificates::Options{.dns_names = {name}}));
+    EXPECT_TRUE(filter_->established()) << status_;
+    EXPECT_EQ(filter_->PeerName(), name);
+  }
+}
+
+TEST_F(TlsFilterAcceptTest, ACommonNameIsNoName) {
+  const TestCertificates::Files files =
+      certificates_.Make("front.test", {.dns_names = {}, .ip_addresses = {}, .uris = {}});
+  Connect(Options({"front.test"}), {.ca_file = certificates_.ca_file(), .files = files});
+  ExpectRefused("10.0.0.7:41234");
+}
+
 TEST_F(TlsFilterAcceptTest, ACertificateForServersAloneIsRefused) {
   Connect(Options(), ClientWith({.usage = "serverAuth"}));
   ExpectRefused("the certificate of 10.0.0.7:41234: unsuitable certificate purpose");
@@ -158,7 +186,7 @@ TEST_F(TlsFilterAcceptTest, OneOfTheNamesWillDo) {
       {{.dns_names = {}, .ip_addresses = {"10.0.0.1"}, .uris = {"spiffe://mesh/ns/search/sa/FRONT"}},
        "is for 10.0.0.1, spiffe://mesh/ns/search/sa/FRONT, and"},
       {{.dns_names = {"spiffe://mesh/ns/search/sa/front2"}, .ip_addresses = {}, .uris = {"a.example2"}}, "is for"},
-      {{.dns_names = {}, .ip_addresses = {}}, "is for client, and"},
+      {{.dns_names = {}, .ip_addresses = {}}, "is for CN=client, and"},
   };
   for (const auto& [certificate, why] : bad) {
     Connect(Options(names), ClientWith(certificate));

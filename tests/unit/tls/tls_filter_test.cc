@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "lib/tls/tls_context.h"
 #include "tests/random_seed.h"
+#include "tests/unit/tls/test_authority.h"
 #include "tests/unit/tls/test_certificates.h"
 #include "tests/unit/tls/tls_end.h"
 
@@ -25,7 +26,9 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+using testing::TestAuthority;
 using testing::TestCertificates;
+using testing::TestIdentity;
 using testing::TlsServerEnd;
 
 constexpr char kPeer[] = "127.0.0.1:7001";
@@ -158,6 +161,20 @@ TEST_F(TlsFilterTest, RefusesANameThatNoCertificateCanBear) {
     EXPECT_EQ(filter.status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(std::string(filter.status().message()), HasSubstr("server_name"));
   }
+}
+
+// RFC 9525, section 2: the common name of a subject is no name of a server.
+TEST_F(TlsFilterTest, ACommonNameIsNoName) {
+  TestAuthority authority(certificates_.Path(""), "authority");
+  for (const char* names : {"", "email:admin@example.test", "URI:https://localhost/", "IP:127.0.0.1"}) {
+    const TestIdentity worker = authority.Issue("localhost", names);
+    Connect({.files = {worker.certificate_file, worker.key_file}}, {.ca_file = authority.file()});
+    EXPECT_FALSE(filter_->established()) << names;
+    EXPECT_THAT(Message(), EndsWith(", not localhost")) << names;
+  }
+  const TestIdentity worker = authority.Issue("other", "email:admin@example.test,DNS:localhost");
+  Connect({.files = {worker.certificate_file, worker.key_file}}, {.ca_file = authority.file()});
+  EXPECT_TRUE(filter_->established()) << status_;
 }
 
 TEST_F(TlsFilterTest, ComparesAUriWholeAndSendsNoNameForIt) {

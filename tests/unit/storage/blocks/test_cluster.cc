@@ -80,7 +80,8 @@ std::optional<double> TestCluster::Gauge(const std::string& name, const std::str
   for (const prometheus::MetricFamily& family : link_->gauges().Collect()) {
     if (family.name != name) continue;
     for (const prometheus::ClientMetric& metric : family.metric) {
-      if ((metric.label.empty() ? "" : metric.label.front().value) == label_value) return metric.gauge.value;
+      if ((metric.label.empty() ? "" : metric.label.front().value) != label_value) continue;
+      return family.type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value;
     }
   }
   return std::nullopt;

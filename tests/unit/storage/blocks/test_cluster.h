@@ -63,7 +63,7 @@ class TestCluster {
 
   // Returns the current value of a counter, or the count of a histogram: "sluice_blocks_total" {outcome="complete"}.
   double Metric(const std::string& name, const std::string& label_value = "") const;
-  // Returns the value of a gauge; empty if it is missing.
+  // Returns the value of a gauge, or of a counter that is read from the schedule like a gauge; empty if it is missing.
   std::optional<double> Gauge(const std::string& name, const std::string& label_value = "") const;
 
  private:

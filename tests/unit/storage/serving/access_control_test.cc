@@ -201,6 +201,15 @@ TEST_F(AccessControlTest, ADnsNameIsAName) {
   EXPECT_FALSE(ReadSru("data").ok());
 }
 
+TEST_F(AccessControlTest, ADnsNameIsNoUriAndAUriNoDnsName) {
+  StartWithTls({{.names = {"top.example", "spiffe://example/reader"}}});
+  for (const char* names : {"DNS:spiffe://example/reader", "URI:top.example"}) {
+    ConnectAs(names);
+    EXPECT_EQ(Probe().error_code(), grpc::StatusCode::PERMISSION_DENIED) << names;
+    EXPECT_THAT(Probe().error_message(), HasSubstr("a client without a name")) << names;
+  }
+}
+
 TEST_F(AccessControlTest, AUserOfAUnixSocketIsAClient) {
   for (const std::string& address :
        {"unix:" + (folder_.path() / "s").string(), std::string("unix-abstract:s-access")}) {

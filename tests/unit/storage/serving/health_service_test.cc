@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/client_context.h>
@@ -25,6 +26,7 @@
 namespace sluice {
 namespace {
 
+using testing::Eventually;
 using testing::kPatience;
 
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
@@ -77,6 +79,12 @@ class Watch : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>
     const auto told = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return last_ == expected; };
     return mutex_.AwaitWithTimeout(absl::Condition(&told), kPatience);
   }
+  // Returns false if the watch ends first.
+  bool AwaitStatusOrEnd(int expected) {
+    absl::MutexLock lock(&mutex_);
+    const auto told = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return last_ == expected || ended_early_; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&told), kPatience) && last_ == expected;
+  }
   bool AwaitEnd(grpc::StatusCode code) {
     return done_.WaitForNotificationWithTimeout(kPatience) && ended_.error_code() == code;
   }
@@ -96,6 +104,10 @@ class Watch : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>
     StartRead(&answer_);
   }
   void OnDone(const grpc::Status& status) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      ended_early_ = true;
+    }
     ended_ = status;
     done_.Notify();
   }
@@ -105,6 +117,7 @@ class Watch : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>
   grpc::ByteBuffer answer_;
   absl::Mutex mutex_;
   int last_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool ended_early_ ABSL_GUARDED_BY(mutex_) = false;
   int answers_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::Status ended_;
   absl::Notification done_;
@@ -213,6 +226,20 @@ TEST_F(HealthServiceTest, AWatchThatIsCancelledIsGone) {
     server_->SetReady(i % 3 == 0);
   }
   server_->Drain();
+}
+
+TEST_F(HealthServiceTest, OneConnectionMayHaveAFewWatches) {
+  Start();
+  std::vector<std::unique_ptr<Watch>> watches;
+  for (int i = 0; i < 16; ++i) {
+    watches.push_back(std::make_unique<Watch>(*stub_, ""));
+    EXPECT_TRUE(watches.back()->AwaitStatus(kServing));
+  }
+  Watch refused(*stub_, "");
+  EXPECT_TRUE(refused.AwaitEnd(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(Check(""), kServing);
+  watches.pop_back();  // the server learns of it a little later
+  EXPECT_TRUE(Eventually([this] { return Watch(*stub_, "").AwaitStatusOrEnd(kServing); }));
 }
 
 TEST_F(HealthServiceTest, DuringTheDrainDelayItServesAndSaysThatItIsNotReady) {

@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +21,9 @@
 #include "sluice/v1/probe_service.grpc.pb.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -31,6 +37,7 @@
 namespace sluice {
 namespace {
 
+using testing::Eventually;
 using testing::HasCode;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -149,9 +156,9 @@ class FewDescriptorsTest : public RpcServerTest {
     few.rlim_cur = static_cast<rlim_t>(Lowest()) + 100;
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
     RpcServer::Options options = OnLoopback();
-    options.on_refused = [this](const std::string& peer) {
+    options.on_refused = [this](const std::string& peer, absl::string_view why) {
       EXPECT_THAT(peer, HasSubstr("127.0.0.1:"));
-      ++refused_;
+      if (absl::StrContains(why, "descriptors")) ++refused_;
     };
     auto server = RpcServer::Start(options, {&service_});
     ASSERT_TRUE(server.ok()) << server.status();
@@ -168,14 +175,21 @@ class FewDescriptorsTest : public RpcServerTest {
     if (lowest >= 0) close(lowest);
     return lowest;
   }
-  // Returns false if there is no descriptor for a client.
-  bool Connect() {
+  // Connects a client that begins HTTP/2, or sends nothing. Returns false if there is no descriptor for it.
+  bool Connect(const std::string& first = absl::StrCat(raw::kPreface, raw::Settings())) {
     const int client = socket(AF_INET, SOCK_STREAM, 0);
     if (client < 0) return false;
     clients_.push_back(client);
     const auto address = *ParseSocketAddress(server_->addresses()[0], SocketUse::kConnect);
     EXPECT_EQ(connect(client, address.data(), static_cast<socklen_t>(address.size())), 0);
+    (void)send(client, first.data(), first.size(), MSG_NOSIGNAL);  // fails if the server has closed the connection
     return true;
+  }
+  // Returns the events of a client's socket, or 0 if there is none in time.
+  static int16_t Await(int client, int16_t events) {
+    pollfd awaited{.fd = client, .events = events, .revents = 0};
+    poll(&awaited, 1, static_cast<int>(absl::ToInt64Milliseconds(testing::kPatience)));
+    return awaited.revents;
   }
   void CloseClients() {
     for (const int client : std::exchange(clients_, {})) close(client);
@@ -199,12 +213,55 @@ TEST_F(FewDescriptorsTest, ClosesConnectionsThatWouldTakeTheLast) {
   while (refused_ == 0) {
     ASSERT_TRUE(Connect()) << "the server leaves none";
     // The server sends SETTINGS or closes the connection.
-    pollfd accepted{.fd = clients_.back(), .events = POLLIN, .revents = 0};
-    ASSERT_EQ(poll(&accepted, 1, static_cast<int>(absl::ToInt64Milliseconds(testing::kPatience))), 1);
+    ASSERT_NE(Await(clients_.back(), POLLIN), 0);
   }
   EXPECT_GT(clients_.size(), 10u);
   CloseClients();
   EXPECT_TRUE(Call(server_->addresses()[0]).ok());
+}
+
+// The oldest silent connections make room when the descriptors run out.
+TEST_F(FewDescriptorsTest, SilentConnectionsTakeNoPlaceFromClients) {
+  constexpr size_t kSilent = 60;
+  for (size_t i = 0; i < kSilent; ++i) ASSERT_TRUE(Connect(/*first=*/""));
+  for (size_t i = 0; i < kSilent / 4; ++i) EXPECT_NE(Await(clients_[i], POLLRDHUP) & POLLRDHUP, 0) << i;
+  EXPECT_EQ(refused_, 0);
+  EXPECT_TRUE(Call(server_->addresses()[0]).ok());
+}
+
+TEST_F(FewDescriptorsTest, AClientThatHasBegunStays) {
+  ASSERT_TRUE(Connect());
+  ASSERT_EQ(Await(clients_[0], POLLIN), POLLIN) << "the server sends SETTINGS";
+  constexpr size_t kSilent = 60;
+  for (size_t i = 0; i < kSilent; ++i) ASSERT_TRUE(Connect(/*first=*/""));
+  EXPECT_NE(Await(clients_[1], POLLRDHUP) & POLLRDHUP, 0);
+  pollfd begun{.fd = clients_[0], .events = POLLRDHUP, .revents = 0};
+  EXPECT_EQ(poll(&begun, 1, 0), 0);
+}
+
+TEST_F(FewDescriptorsTest, AClientThatBeginsLateIsServed) {
+  ASSERT_TRUE(Connect(/*first=*/""));
+  const std::string preface = raw::kPreface;
+  ASSERT_EQ(send(clients_[0], preface.data(), preface.size(), MSG_NOSIGNAL), static_cast<ssize_t>(preface.size()));
+  EXPECT_EQ(Await(clients_[0], POLLIN), POLLIN);
+}
+
+TEST_F(FewDescriptorsTest, ADrainClosesSilentConnections) {
+  ASSERT_TRUE(Connect(/*first=*/""));
+  server_->Drain();
+  EXPECT_NE(Await(clients_[0], POLLRDHUP) & POLLRDHUP, 0);
+}
+
+TEST_F(FewDescriptorsTest, SaysThatItCannotTakeClients) {
+  EXPECT_TRUE(server_->CheckRoom().ok()) << server_->CheckRoom();
+  while (refused_ == 0) {
+    ASSERT_TRUE(Connect());
+    ASSERT_NE(Await(clients_.back(), POLLIN), 0);
+  }
+  EXPECT_THAT(server_->CheckRoom(), HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(std::string(server_->CheckRoom().message()), HasSubstr("file descriptors"));
+  CloseClients();
+  EXPECT_TRUE(Eventually([this] { return server_->CheckRoom().ok(); }));
 }
 
 // The client's host has vanished: nothing acknowledges the PING.
@@ -280,6 +337,49 @@ TEST_F(RpcServerTest, EndsTheConnectionOfAClientThatSendsTooManyPings) {
   for (int i = 0; i < 10; ++i) pings += raw::Ping();
   client.Send(pings);
   EXPECT_TRUE(client.WaitUntilClosed());
+}
+
+TEST_F(RpcServerTest, TellsClientsItsBounds) {
+  const auto server = RpcServer::Start(OnLoopback(), {&service_});
+  ASSERT_TRUE(server.ok());
+  const SilentClient client((*server)->addresses()[0]);
+  const std::optional<raw::ReadFrame> settings = client.Receive();
+  ASSERT_TRUE(settings.has_value() && settings->type == raw::kSettings);
+  std::map<uint32_t, uint32_t> bounds;
+  for (size_t i = 0; i < settings->payload.size(); i += 6) bounds[settings->number(i) >> 16] = settings->number(i + 2);
+  EXPECT_EQ(bounds[raw::kMaxConcurrentStreams], 1024u);
+  EXPECT_EQ(bounds[raw::kMaxHeaderListSize], 8192u);
+}
+
+TEST_F(RpcServerTest, EndsTheConnectionOfAClientThatOpensTooManyStreams) {
+  RpcServer::Options options = OnLoopback();
+  options.keepalive_time = absl::Hours(1);  // this client answers no PING
+  const auto server = RpcServer::Start(options, {&service_});
+  ASSERT_TRUE(server.ok());
+  const SilentClient client((*server)->addresses()[0]);
+  ASSERT_EQ(client.Receive().value().type, raw::kSettings);
+  client.Send(raw::SettingsAck());
+  std::string calls;  // none sends its request
+  for (int32_t i = 0; i < 1025; ++i) {
+    calls += raw::Headers(2 * i + 1, ToHeaders({.path = "/sluice.v1.SruService/ReadManifest", .authority = "server"}));
+  }
+  client.Send(calls);
+  EXPECT_TRUE(client.WaitUntilClosed());
+}
+
+TEST_F(RpcServerTest, RefusesHeadersAboveTheBound) {
+  service_.let_go.Notify();
+  const auto server = RpcServer::Start(OnLoopback(), {&service_});
+  ASSERT_TRUE(server.ok());
+  const SilentClient client((*server)->addresses()[0]);
+  ASSERT_EQ(client.Receive().value().type, raw::kSettings);
+  client.Send(raw::SettingsAck());
+  HeaderList headers = ToHeaders({.path = "/sluice.v1.SruService/ReadManifest", .authority = "server"});
+  headers.push_back({"large", std::string(9000, 'x')});
+  client.Send(raw::Headers(1, headers));
+  client.Send(raw::Data(1, FrameMessage(""), /*end_stream=*/true));
+  EXPECT_TRUE(client.WaitUntilClosed());
+  EXPECT_FALSE(service_.entered.HasBeenNotified());
 }
 
 TEST_F(RpcServerTest, DrainWaitsForACallUnderWay) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <google/protobuf/message_lite.h>
@@ -45,6 +47,15 @@ class SilentClient {
     Send(raw::Data(1, FrameMessage(request.SerializeAsString()), /*end_stream=*/true));
   }
 
+  // The next frame from the server. Nothing if the server closes the connection.
+  std::optional<raw::ReadFrame> Receive() const {
+    std::string frame = Receive(kFrameHead);
+    if (frame.size() < kFrameHead) return std::nullopt;
+    const auto byte = [&frame](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(frame[i])); };
+    frame += Receive(byte(0) << 16 | byte(1) << 8 | byte(2));
+    return raw::ReadFrames(frame).front();
+  }
+
   bool WaitUntilClosed() const {
     char bytes[4096];
     while (true) {
@@ -55,6 +66,22 @@ class SilentClient {
   }
 
  private:
+  static constexpr size_t kFrameHead = 9;
+
+  // Returns fewer bytes if the server closes the connection.
+  std::string Receive(size_t bytes) const {
+    std::string all;
+    while (all.size() < bytes) {
+      pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
+      EXPECT_EQ(poll(&readable, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))), 1);
+      char buffer[16384];
+      const ssize_t size = recv(fd_, buffer, std::min(sizeof(buffer), bytes - all.size()), MSG_DONTWAIT);
+      if (size <= 0) break;
+      all.append(buffer, static_cast<size_t>(size));
+    }
+    return all;
+  }
+
   const int fd_;
 };
 

@@ -1,4 +1,4 @@
-#include "lib/proxy/opening_pool.h"
+#include "lib/net/opening_pool.h"
 
 #include <string>
 
@@ -31,6 +31,16 @@ TEST_F(OpeningPoolTest, AClientThatIsKnownHasLeft) {
   a_.Leave();
   EXPECT_EQ(pool_.Add("one", c_), 0u);
   EXPECT_EQ(ended_, "");
+}
+
+TEST_F(OpeningPoolTest, TheOldestEndsIfItsServerNeedsRoom) {
+  pool_.Add("one", a_);
+  pool_.Add("one", b_);
+  EXPECT_FALSE(pool_.EndOldest("two"));
+  EXPECT_TRUE(pool_.EndOldest("one"));
+  EXPECT_EQ(ended_, "a");
+  EXPECT_TRUE(pool_.EndOldest("one"));
+  EXPECT_FALSE(pool_.EndOldest("one"));
 }
 
 TEST_F(OpeningPoolTest, AListenerTakesNoPlaceFromAnother) {

@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/http2/frame_header.h"
+
 namespace sluice {
 namespace {
 
-constexpr size_t kFrameHeader = 9;  // RFC 9113, section 4.1
-constexpr uint8_t kHeaders = 1;
-constexpr uint8_t kRstStream = 3;
 constexpr size_t kRstStreamBytes = 4;
-
-uint32_t Number(absl::string_view bytes) {
-  uint32_t number = 0;
-  for (const char byte : bytes) number = number << 8 | static_cast<uint8_t>(byte);
-  return number;
-}
 
 }  // namespace
 
@@ -37,20 +30,18 @@ absl::string_view IdleResetFilter::Pass(absl::string_view bytes) {
       at += skipped;
       continue;
     }
-    if (rest < kFrameHeader) break;
-    const uint32_t size = Number(bytes.substr(at, 3));
-    const auto type = static_cast<uint8_t>(bytes[at + 3]);
-    const uint32_t stream = Number(bytes.substr(at + 5, 4)) & 0x7fffffff;
-    if (type == kRstStream && size == kRstStreamBytes && stream > last_stream_) {
-      if (rest < kFrameHeader + kRstStreamBytes) break;
+    if (rest < FrameHeader::kBytes) break;
+    const FrameHeader frame = FrameHeader::Parse(bytes.substr(at));
+    if (frame.type == FrameHeader::kRstStream && frame.size == kRstStreamBytes && frame.stream > last_stream_) {
+      if (rest < FrameHeader::kBytes + kRstStreamBytes) break;
       passed_.append(bytes.data() + begin, at - begin);
-      at += kFrameHeader + kRstStreamBytes;
+      at += FrameHeader::kBytes + kRstStreamBytes;
       begin = at;
       continue;
     }
-    if (type == kHeaders) last_stream_ = std::max(last_stream_, stream);
-    skip_bytes_ = size;
-    at += kFrameHeader;
+    if (frame.type == FrameHeader::kHeaders) last_stream_ = std::max(last_stream_, frame.stream);
+    skip_bytes_ = frame.size;
+    at += FrameHeader::kBytes;
   }
   kept_.assign(bytes.data() + at, bytes.size() - at);
   const absl::string_view passed = bytes.substr(begin, at - begin);

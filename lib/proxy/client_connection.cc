@@ -111,7 +111,7 @@ void ClientConnection::WatchOpening() {
       return RefuseConnect(absl::DeadlineExceededError(absl::StrCat("no connection", within)), "");
     }
     // The client may be a pool that uses its tunnel later, or wait for a server that speaks first.
-    if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
+    if (phase_ == Phase::kInTunnel) return StartUndecided();
     End();
   });
 }
@@ -145,7 +145,7 @@ void ClientConnection::OnBytes(absl::string_view bytes) {
       if (phase_ == Phase::kOpening || phase_ == Phase::kInTunnel) membership_.CountOpening(opening_.bytes());
       return;
     case Phase::kOpen:
-      return protocol_->OnBytes(bytes);
+      return protocol_->OnBytes(opening_.PassOn(bytes));
     case Phase::kConnecting:
       // The client does not wait until its tunnel is open.
       early_.append(bytes.data(), bytes.size());
@@ -191,8 +191,7 @@ void ClientConnection::OpenTo(const std::string& target) {
       proxy_, std::shared_ptr<const TargetPolicy>(policy(), &policy()->workers), membership_.group(), connect_target_,
       only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
       [this] {
-        if (phase_ != Phase::kInTunnel) return;
-        StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
+        if (phase_ == Phase::kInTunnel) StartUndecided();
       });
 }
 
@@ -270,6 +269,13 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   });
 }
 
+// A client that waits after the preface of HTTP/2 has no request yet, as an idle gRPC channel.
+void ClientConnection::StartUndecided() {
+  if (!opening_.answered_http2()) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
+  StartHttp2(opening_.TakeAll());
+  if (ended_ && phase_ == Phase::kOpen) protocol_->OnClientEnded();
+}
+
 void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.link().timers().Clear(opening_timer_);
   membership_.CountOpening(0);
@@ -292,7 +298,7 @@ void ClientConnection::OnEnded() {
     case Phase::kOpening:
       return End();
     case Phase::kInTunnel:
-      return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
+      return StartUndecided();
     case Phase::kOpen:
       return protocol_->OnClientEnded();
     case Phase::kConnecting:  // OpenTunnel continues

@@ -14,6 +14,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/grpc_wire/metadata_fields.h"
+#include "lib/http2/session.h"
 
 namespace sluice {
 namespace {
@@ -90,15 +92,32 @@ std::string QuotedString(absl::string_view text) {
   return quoted + '"';
 }
 
+// A GOAWAY that no request precedes, with its reason as debug data (RFC 9113, section 6.8).
+std::string GoAwayWith(absl::string_view why) {
+  constexpr size_t kMaxWhy = 1000;
+  why = why.substr(0, kMaxWhy);
+  const size_t size = 8 + why.size();
+  std::string frame = {0, static_cast<char>(size >> 8), static_cast<char>(size & 0xff), 7, 0, 0, 0, 0, 0};
+  frame.append(7, 0);  // the last stream, and the first bytes of the error code
+  frame.push_back(static_cast<char>(Http2Error::kInternalError));
+  return absl::StrCat(frame, why);
+}
+
 }  // namespace
 
 ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
+  if (first_request_.has_value()) {
+    ReadFirstRequest(bytes);
+    return kind_;
+  }
   const size_t new_at = bytes_.size();
   bytes_.append(bytes.data(), bytes.size());
   if (bytes_.empty()) return kind_;
   const size_t compared = std::min(bytes_.size(), kPreface.size());
   if (absl::string_view(bytes_).substr(0, compared) == kPreface.substr(0, compared)) {
-    if (compared == kPreface.size()) kind_ = Kind::kHttp2;
+    if (compared < kPreface.size()) return kind_;
+    if (!in_tunnel_) return kind_ = Kind::kHttp2;
+    BeginHttp2InTunnel();
   } else if (in_tunnel_) {
     kind_ = Kind::kOther;
   } else if (BeginsHttp1(bytes_)) {
@@ -112,6 +131,38 @@ ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
                         bytes_.front() == kTlsHandshake ? "; let it use plaintext, or an address tls:host:port" : "");
   }
   return kind_;
+}
+
+// A client that sends its first request at once needs no answer, and its bytes pass as they are.
+void ClientOpening::BeginHttp2InTunnel() {
+  const std::string all = bytes_;
+  bytes_.resize(kPreface.size());
+  first_request_.emplace();
+  ReadFirstRequest(absl::string_view(all).substr(kPreface.size()));
+  if (kind_ == Kind::kUnknown) {
+    reply_ = std::string(FirstRequest::kSettings);
+  } else {
+    bytes_ = all;
+    first_request_.reset();
+  }
+}
+
+void ClientOpening::ReadFirstRequest(absl::string_view bytes) {
+  first_request_->Read(bytes, bytes_);
+  if (!first_request_->decided()) return;
+  const HeaderList* const head = first_request_->head();
+  const auto is_grpc = [](const HeaderField& field) {
+    return field.name == "content-type" && IsGrpcContentType(field.value);
+  };
+  kind_ = head == nullptr || std::any_of(head->begin(), head->end(), is_grpc) ? Kind::kHttp2 : Kind::kOther;
+}
+
+absl::string_view ClientOpening::PassOn(absl::string_view bytes) {
+  if (!first_request_.has_value()) return bytes;
+  bytes_.clear();
+  first_request_->Read(bytes, bytes_);
+  if (first_request_->done()) first_request_.reset();
+  return bytes_;
 }
 
 absl::string_view ClientOpening::ProtocolOf(absl::string_view bytes) {
@@ -264,6 +315,7 @@ std::string SocksReply(const absl::Status& reached) {
 std::string TunnelRefusal(absl::string_view bytes, absl::string_view why) {
   if (bytes.empty()) return "";
   if (bytes.front() == kTlsHandshake) return std::string(kTlsAccessDenied);
+  if (bytes.substr(0, kPreface.size()) == kPreface) return GoAwayWith(why);
   return BeginsHttp1(bytes) ? Http1Refusal(403, why) : "";
 }
 

@@ -2,11 +2,13 @@
 
 #include <ctime>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/http2/raw_frames.h"
 
 namespace sluice {
 namespace {
@@ -17,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+using raw::kPreface;
 
 struct Opened {
   Kind kind = Kind::kUnknown;
@@ -229,9 +231,40 @@ TEST(ClientOpeningTest, WithinATunnelAllButHttp2IsBytesFromTheFirstOnThatDiffers
     EXPECT_EQ(opening.TakeReply(), "");
     EXPECT_EQ(opening.TakeAll(), bytes);
   }
+}
+
+std::string Request(const std::string& content_type) {
+  return raw::Headers(1, {{":method", "POST"}, {":path", "/s/m"}, {"content-type", content_type}});
+}
+
+TEST(ClientOpeningTest, WithinATunnelHttp2IsForWorkersIfItsFirstRequestIsGrpc) {
+  for (const auto& [type, kind] : {std::pair("application/grpc", Kind::kHttp2),
+                                   {"application/grpc+proto", Kind::kHttp2},
+                                   {"application/proto", Kind::kOther},
+                                   {"application/grpc-web", Kind::kOther}}) {
+    const std::string bytes = absl::StrCat(kPreface, raw::Settings(), Request(type), raw::Data(1, "?"), "hal");
+    ClientOpening at_once(/*in_tunnel=*/true);
+    EXPECT_EQ(at_once.Read(bytes), kind) << type;
+    EXPECT_EQ(at_once.TakeReply(), "") << "the server's SETTINGS are the only ones";
+    EXPECT_FALSE(at_once.answered_http2());
+    EXPECT_EQ(at_once.TakeAll(), bytes);
+    EXPECT_EQ(at_once.PassOn(raw::SettingsAck()), raw::SettingsAck());
+  }
+}
+
+TEST(ClientOpeningTest, WithinATunnelAClientOfHttp2MayWaitForSettings) {
   ClientOpening opening(/*in_tunnel=*/true);
   EXPECT_EQ(opening.Read("PRI * "), Kind::kUnknown);
-  EXPECT_EQ(opening.Read("HTTP/2.0\r\n\r\nSM\r\n\r\nmore"), Kind::kHttp2);
+  EXPECT_EQ(opening.TakeReply(), "");
+  EXPECT_EQ(opening.Read(absl::string_view(kPreface).substr(6)), Kind::kUnknown);
+  EXPECT_EQ(opening.TakeReply(), FirstRequest::kSettings);
+  EXPECT_EQ(opening.Read(raw::Settings()), Kind::kUnknown);
+  EXPECT_EQ(opening.TakeReply(), "") << "once";
+  const std::string ack = raw::SettingsAck();
+  EXPECT_EQ(opening.Read(absl::StrCat(Request("text/plain"), ack.substr(0, 4))), Kind::kOther);
+  EXPECT_EQ(opening.TakeAll(), absl::StrCat(kPreface, raw::Settings(), Request("text/plain")));
+  EXPECT_EQ(opening.PassOn(absl::StrCat(ack.substr(4), raw::Ping())), raw::Ping());
+  EXPECT_EQ(opening.PassOn(ack), ack) << "of the worker's SETTINGS";
 }
 
 TEST(TunnelRefusalTest, SpeaksTheProtocolOfTheClient) {
@@ -239,6 +272,8 @@ TEST(TunnelRefusalTest, SpeaksTheProtocolOfTheClient) {
   EXPECT_EQ(TunnelRefusal("\x16\x03\x01", "why"), std::string("\x15\x03\x03\x00\x02\x02\x31", 7)) << "access_denied";
   EXPECT_EQ(TunnelRefusal("GET / HTTP/1.1\r\n", "why"), Http1Refusal(403, "why"));
   EXPECT_EQ(TunnelRefusal("\x01", "why"), "");
+  const std::string refusal = TunnelRefusal(absl::StrCat(kPreface, "frames"), "why");
+  EXPECT_EQ(refusal, absl::StrCat(raw::GoAway(0, 2).replace(2, 1, "\x0b"), "why"));
 }
 
 TEST(ConnectRefusalTest, HasTheReasonInItsBodyAndInProxyStatus) {

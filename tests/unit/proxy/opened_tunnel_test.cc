@@ -209,6 +209,45 @@ TEST_F(OpenedTunnelTest, ARedirectedConnectionToAWorkerOfBytesCarriesHttp2AsItCo
   EXPECT_EQ(client.ReceiveUntil(">"), absl::StrCat("<", raw::kPreface, ">"));
 }
 
+// The worker counts each SETTINGS and each acknowledgement of its client.
+std::string QuoteFrames(int fd) {
+  std::string received = ReceiveAtLeast(fd, sizeof(raw::kPreface) - 1);
+  SendAll(fd, raw::Settings());
+  while (received.find("the end") == std::string::npos) received += ReceiveAtLeast(fd, 1);
+  SendAll(fd, absl::StrCat("<", received, ">"));
+  return received;
+}
+
+TEST_F(OpenedTunnelTest, Http2ThatIsNotGrpcPassesAsItComes) {
+  TestListener worker("127.0.0.1:0", QuoteFrames);
+  Start(worker.address().text, ClientOrigin::Opening::kRedirected);
+  const std::string request = raw::Headers(1, {{":method", "GET"}, {":path", "/"}});
+  TestSocket eager = ConnectTo(opened_->address());
+  const std::string bytes = absl::StrCat(raw::kPreface, raw::Settings(), request, raw::Data(1, "the end", true));
+  eager.Send(bytes);
+  EXPECT_EQ(eager.ReceiveUntil(">"), absl::StrCat(raw::Settings(), "<", bytes, ">"));
+  TestSocket waiting = ConnectTo(opened_->address());
+  waiting.Send(absl::StrCat(raw::kPreface, raw::Settings()));
+  EXPECT_EQ(waiting.ReceiveUntil(FirstRequest::kSettings), FirstRequest::kSettings);
+  waiting.Send(absl::StrCat(request, raw::SettingsAck()));
+  EXPECT_EQ(waiting.ReceiveUntil(raw::Settings()), raw::Settings()) << "of the worker";
+  waiting.Send(absl::StrCat(raw::SettingsAck(), raw::Data(1, "the end", true)));
+  EXPECT_EQ(waiting.ReceiveUntil(">"), absl::StrCat("<", raw::kPreface, raw::Settings(), request, raw::SettingsAck(),
+                                                    raw::Data(1, "the end", true), ">"));
+}
+
+// As an idle gRPC channel.
+TEST_F(OpenedTunnelTest, AClientOfHttp2WithoutARequestIsServedAfterTheOpeningTimeout) {
+  TestHttp2Server worker(Says("!"));
+  Start(worker.address(), ClientOrigin::Opening::kRedirected);
+  TestSocket client = ConnectTo(opened_->address());
+  client.Send(absl::StrCat(raw::kPreface, raw::Settings()));
+  EXPECT_EQ(client.ReceiveUntil(FirstRequest::kSettings), FirstRequest::kSettings);
+  executor_.Await([&] { names_.PutForward(std::chrono::minutes(1)); });
+  EXPECT_THAT(client.ReceiveUntil(raw::SettingsAck()), HasSubstr(raw::SettingsAck()));
+  EXPECT_EQ(Connections(), 1U);
+}
+
 TEST_F(OpenedTunnelTest, CallsOfARedirectedConnectionAreScheduled) {
   TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
   Start(worker.address(), ClientOrigin::Opening::kRedirected);
@@ -234,6 +273,8 @@ TEST_F(OpenedTunnelTest, ARedirectedConnectionToAForbiddenDestinationIsRefusedIn
   EXPECT_THAT(answer("GET / HTTP/1.1\r\n\r\n"), ::testing::StartsWith("HTTP/1.1 403 "));
   EXPECT_EQ(answer("\x16\x03\x01"), std::string("\x15\x03\x03\x00\x02\x02\x31", 7)) << "access_denied";
   EXPECT_EQ(answer("\x01\x02"), "");
+  EXPECT_THAT(answer(absl::StrCat(raw::kPreface, raw::Headers(1, {{":method", "GET"}, {":path", "/"}}))),
+              HasSubstr("is never a worker"));
   Http2Peer client(ConnectTo(opened_->address()));
   EXPECT_EQ(StatusOf(client, "w"), "7");
   EXPECT_THAT(log_.events(), Contains(HasSubstr("is never a worker")));

@@ -211,7 +211,7 @@ TEST_F(TunnelTest, WhatIsNoHttp2IsPassedOnToTheWorker) {
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
   const std::string target = listener.address().text;
   const auto unscheduled = [&](const char* carries) {
-    return StartsWith(absl::StrCat("worker ", target, " ", carries, ": the proxy schedules only plaintext HTTP/2"));
+    return StartsWith(absl::StrCat("worker ", target, " ", carries, ": the proxy schedules only gRPC in plaintext"));
   };
   EXPECT_THAT(log_.events(), ElementsAre(unscheduled("TLS"), unscheduled("HTTP/1.1"), unscheduled("HTTP/1.1")));
 }

@@ -144,7 +144,12 @@ void FanOutLogic::Send(size_t ask, Reason reason, FanOutActions& actions) {
 }
 
 bool FanOutLogic::TakeRetry(TimePoint now, size_t ask) {
-  if (now >= options_.deadline || !asks_[ask].MayRetry(options_.max_attempts)) return false;
+  const AskState& state = asks_[ask];
+  const auto ready = [&](size_t rival) { return attempts_[rival].ready; };
+  const size_t most = options_.max_attempts;
+  const bool may =
+      state.live.empty() ? state.MayRetry(most) : state.MayHedge(most) && absl::c_none_of(state.live, ready);
+  if (now >= options_.deadline || !may) return false;
   if (options_.retries == nullptr || options_.retries->Spend()) return true;
   ++result_.retries_refused;
   return false;
@@ -234,13 +239,13 @@ void FanOutLogic::Fail(TimePoint now, size_t attempt, const Status& status, bool
   Release(attempt, actions);
 }
 
-// Waits for an open rival if one exists. Otherwise sends a retry to the next worker, or fails the ask.
+// Sends a retry to the next worker, even if a rival is open, because the rival may hang. If no retry is possible, waits
+// for an open rival, or fails the ask.
 void FanOutLogic::Replace(TimePoint now, size_t attempt, const Status& status, bool retry, FanOutActions& actions) {
   const size_t ask = attempts_[attempt].made.ask;
   const bool final = std::exchange(asks_[ask].claimed, false) && !options_.replaceable;
-  if (!final && !asks_[ask].live.empty()) return;
   if (!final && retry && TakeRetry(now, ask)) return Send(ask, Reason::kRetry, actions);
-  FailAsk(ask, attempt, status);
+  if (asks_[ask].live.empty()) FailAsk(ask, attempt, status);
 }
 
 // `attempt`: the one that failed last.

@@ -122,7 +122,7 @@ class FanOutLogic {
     void Close(AskOutcome as, Quorum& quorum, Breaches& breaches);
     // `max_attempts` as in Options.
     bool MayRetry(size_t max_attempts) const { return made < (max_attempts > 0 ? max_attempts : workers.size()); }
-    // A hedge goes only to a worker that was not asked yet: asking a slow worker twice does not make it faster.
+    // A rival goes only to a worker that was not asked yet: asking a slow worker twice does not make it faster.
     bool MayHedge(size_t max_attempts) const { return MayRetry(max_attempts) && made < workers.size(); }
   };
   enum class Reason { kFirst, kRetry, kHedge };

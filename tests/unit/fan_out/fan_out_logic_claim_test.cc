@@ -69,10 +69,10 @@ TEST(FanOutLogicClaimTest, AfterARefusalTheRivalsResponseIsAccepted) {
   EXPECT_EQ(driver.result().hedges_won, 0u);
 }
 
-TEST(FanOutLogicClaimTest, AfterARefusalARivalThatIsOpenIsWaitedFor) {
+TEST(FanOutLogicClaimTest, AfterARefusalTheNextWorkerIsAskedAndARivalThatIsOpenMayStillRespond) {
   FanOutLogicDriver driver = Rivals({});
   driver.Responds(1);
-  EXPECT_THAT(driver.OnAccepted(1, kBad), IsEmpty());
+  EXPECT_THAT(driver.OnAccepted(1, kBad), ElementsAre(Send(2)));
   EXPECT_THAT(driver.Responds(0), ElementsAre(Accept(0)));
 }
 

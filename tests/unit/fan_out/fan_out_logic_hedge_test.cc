@@ -85,7 +85,7 @@ TEST(FanOutLogicHedgeTest, NotWhereARivalIsReadyButAfterThatHasFailed) {
   driver.OnReady(0);
   FanOutLogicDriver failed = driver;
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), IsEmpty());
-  EXPECT_THAT(failed.OnEnded(0, kDown), IsEmpty());
+  EXPECT_THAT(failed.OnEnded(0, kInternal), IsEmpty());
   EXPECT_THAT(failed.OnTimerAfter(milliseconds(10)), ElementsAre(Send(2)));
 }
 
@@ -94,7 +94,7 @@ TEST(FanOutLogicHedgeTest, OfOneThatWasSentWhileItsRivalWasReadyAndThenFailed) {
   driver.OnTimerAfter(milliseconds(10));
   driver.OnReady(0);
   driver.OnSent(1);
-  driver.OnEnded(0, kDown);
+  driver.OnEnded(0, kInternal);
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Send(2)));
 }
 
@@ -134,12 +134,59 @@ TEST(FanOutLogicHedgeTest, TheBudgetIsABound) {
 }
 
 TEST(FanOutLogicHedgeTest, AFailedHedgeLeavesTheFirstOneToRespond) {
-  FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8, 9}});
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8}});
   driver.OnTimerAfter(milliseconds(10));
-  EXPECT_THAT(driver.OnEnded(1, kDown), IsEmpty()) << "a rival is open: nothing is retried";
+  EXPECT_THAT(driver.OnEnded(1, kDown), IsEmpty()) << "no worker is left";
   driver.Responds(0);
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(End()));
   EXPECT_EQ(driver.outcome(1), AttemptOutcome::kFailed);
+  EXPECT_THAT(driver.result().failures, IsEmpty());
+}
+
+TEST(FanOutLogicHedgeTest, AFailedAttemptIsReplacedAtOnceWhileARivalHangs) {
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8, 9, 6}});
+  driver.OnTimerAfter(milliseconds(10));
+  EXPECT_THAT(driver.OnEnded(0, kDown), ElementsAre(Send(2)));
+  EXPECT_TRUE(driver.logic.attempt(2).retry);
+  EXPECT_EQ(driver.logic.attempt(2).worker, 9u);
+  FanOutLogicDriver failed = driver;
+  driver.Responds(2);
+  EXPECT_THAT(driver.OnAccepted(2), ElementsAre(Cancel(1)));
+  EXPECT_EQ(driver.result().answered, 1u);
+  EXPECT_THAT(failed.OnEnded(2, kDown), ElementsAre(Send(3)));
+  EXPECT_THAT(failed.OnEnded(3, kDown), IsEmpty()) << "no worker is left, and the rival is open";
+  EXPECT_THAT(failed.OnEnded(1, kDown), ElementsAre(End()));
+}
+
+TEST(FanOutLogicHedgeTest, AFailedAttemptWaitsForARivalThatIsReady) {
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8, 9}});
+  driver.OnTimerAfter(milliseconds(10));
+  driver.OnReady(1);
+  EXPECT_THAT(driver.OnEnded(0, kDown), IsEmpty());
+  EXPECT_THAT(driver.OnEnded(1, kDown), ElementsAre(Send(2)));
+}
+
+TEST(FanOutLogicHedgeTest, NoWorkerIsAskedAgainWhileARivalIsOpen) {
+  FanOutLogic::Options options = Hedges();
+  options.max_attempts = 3;
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent(options, {{7, 8}});
+  driver.OnTimerAfter(milliseconds(10));
+  EXPECT_THAT(driver.OnEnded(0, kDown), IsEmpty());
+  EXPECT_THAT(driver.OnEnded(1, kDown), ElementsAre(Send(2)));
+}
+
+TEST(FanOutLogicHedgeTest, AHedgeDoesNotSpendTheTokenOfARetry) {
+  AttemptBudget retries;
+  while (retries.Spend()) {
+  }
+  retries.Earn(1);
+  FanOutLogic::Options options = Hedges();
+  options.retries = &retries;
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent(options, {{7, 8, 9, 6}});
+  driver.OnTimerAfter(milliseconds(10));
+  EXPECT_THAT(driver.OnEnded(0, kDown), ElementsAre(Send(2)));
+  EXPECT_THAT(driver.OnEnded(2, kDown), IsEmpty()) << "no token is left, and the rival is open";
+  EXPECT_EQ(driver.result().retries_refused, 1u);
   EXPECT_THAT(driver.result().failures, IsEmpty());
 }
 

@@ -15,7 +15,7 @@ void FanOutLogicOracle::Check(const FanOutLogic& logic, const Event& event, cons
   for (size_t i = 0; i < attempts_.size(); ++i) attempts_[i].outcome = logic.attempt(i).outcome;
   for (const FanOutAction& action : actions) CheckAction(logic, event, action);
   if (::testing::Test::HasFailure()) return;
-  CheckRetry(logic, event, actions);
+  CheckRetry(logic, event);
   CheckHedges(logic, event, actions);
   CheckUnderWay(logic);
   CheckDecided(logic);
@@ -35,6 +35,7 @@ void FanOutLogicOracle::Take(const Event& event) {
   if (event.kind == EventKind::kCancel) cancelled_ = cancelled_ || !decided_before_;
   if (event.attempt >= attempts_.size()) return;
   Attempt& attempt = attempts_[event.attempt];
+  const bool counted = attempt.Live() || (event.kind == EventKind::kAccepted && UnderVerdict(attempt));
   switch (event.kind) {
     case EventKind::kSent:
       attempt.sent = event.now;
@@ -69,6 +70,8 @@ void FanOutLogicOracle::Take(const Event& event) {
     case EventKind::kTimer:
       break;
   }
+  const bool failed = counted && !attempt.Live() && !decided_before_;
+  if (failed && MustRetry(event, attempt)) must_retry_ = attempt.ask;
 }
 
 void FanOutLogicOracle::CheckAction(const FanOutLogic& logic, const Event& event, const FanOutAction& action) {
@@ -99,6 +102,10 @@ void FanOutLogicOracle::CheckAction(const FanOutLogic& logic, const Event& event
       EXPECT_FALSE(attempt.cancelled) << "twice";
       attempt.cancelled = true;
       CheckLate(logic, event, attempt);
+      if (event.kind == EventKind::kTimer && !logic.decided()) {
+        EXPECT_FALSE(must_retry_.has_value()) << "not retried";
+      }
+      if (event.kind == EventKind::kTimer && MustRetry(event, attempt)) must_retry_ = attempt.ask;
       break;
     case Kind::kSend:
     case Kind::kEnd:
@@ -132,16 +139,17 @@ void FanOutLogicOracle::CheckSend(const FanOutLogic& logic, const Event& event, 
   EXPECT_FALSE(made.hedge && made.retry);
   if (made.retry) {
     ++retries_;
-    for (size_t rival : before) EXPECT_FALSE(attempts_[rival].Live()) << "a rival is open";
+    EXPECT_EQ(must_retry_, made.ask);
+    must_retry_.reset();
   }
   if (made.hedge) {
     ++hedges_;
     EXPECT_EQ(event.kind, EventKind::kTimer);
     EXPECT_LT(before.size(), workers.size()) << "to a worker that was asked";
     bool due = false;
+    EXPECT_FALSE(HasReady(made.ask));
     for (size_t rival : before) {
       const Attempt& attempt = attempts_[rival];
-      EXPECT_FALSE(attempt.Live() && attempt.ready);
       due = due || (attempt.Live() && attempt.sent.has_value() &&
                     *attempt.sent + absl::ToChronoNanoseconds(*options_.hedge_after) <= event.now);
     }
@@ -171,27 +179,18 @@ void FanOutLogicOracle::CheckAccept(const FanOutAction& action) {
   attempt.unsettled += action.messages;
 }
 
-// A failure that leaves no rival is retried if and only if the options allow it.
-void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutActions& actions) const {
+void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event) {
+  // A decision in a timer event cancels attempts that have not failed.
+  if (event.kind != EventKind::kTimer || !logic.decided()) {
+    EXPECT_FALSE(must_retry_.has_value()) << "not retried";
+  }
+  must_retry_.reset();
   const bool ended_badly = event.kind == EventKind::kEnded && !event.status.ok();
   const bool refused = event.kind == EventKind::kAccepted && !event.status.ok();
-  if (decided_before_ || !(ended_badly || refused)) return;
-  const Attempt& attempt = attempts_[event.attempt];
-  const bool may_retry = refused || absl::c_linear_search(options_.retry_on, event.status.code());
-  for (const FanOutAction& action : actions) {
-    if (action.kind == Kind::kSend) {
-      EXPECT_TRUE(may_retry && logic.attempt(action.attempt).ask == attempt.ask);
-    }
-  }
-  // If the attempt was not retried, its ask has failed; check the reason.
-  if (logic.result().failures.size() == failures_before_) return;
-  EXPECT_EQ(logic.result().failures.back().ask, attempt.ask);
-  const std::vector<size_t> all = Of(attempt.ask);
-  const size_t most = options_.max_attempts > 0 ? options_.max_attempts : workers_[attempt.ask].size();
-  const bool tokens = static_cast<int64_t>(retries_) < retry_tokens_;
-  const bool final = !options_.replaceable && attempt.accepted > 0;
-  EXPECT_FALSE(may_retry && tokens && !final && all.size() < most && event.now < options_.deadline) << "not retried";
-  for (size_t rival : all) EXPECT_FALSE(rival != event.attempt && attempts_[rival].Live()) << "a rival is open";
+  if (!(ended_badly || refused) || logic.result().failures.size() == failures_before_) return;
+  const size_t ask = attempts_[event.attempt].ask;
+  EXPECT_EQ(logic.result().failures.back().ask, ask);
+  for (size_t rival : Of(ask)) EXPECT_FALSE(attempts_[rival].Live()) << "a rival is open";
 }
 
 // Each hedge that is due is sent, or refused because no token is left.
@@ -220,12 +219,7 @@ void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event
     if (*attempt.sent + absl::ToChronoNanoseconds(*options_.hedge_after) > event.now) break;
     size_t most = workers_[attempt.ask].size();
     if (options_.max_attempts > 0) most = std::min(most, options_.max_attempts);
-    // A failed attempt counts as ready while the verdict on its message is unknown.
-    const bool ready = absl::c_any_of(attempts_, [&](const Attempt& rival) {
-      const bool under_verdict = !options_.replaceable && !rival.refused && rival.unsettled > 0;
-      return rival.ask == attempt.ask && rival.ready && (rival.Live() || under_verdict);
-    });
-    if (!attempt.Live() || ready || made[attempt.ask] >= most) continue;
+    if (!attempt.Live() || HasReady(attempt.ask) || made[attempt.ask] >= most) continue;
     ++due;
     if (tokens == 0) continue;
     --tokens;
@@ -327,6 +321,30 @@ void FanOutLogicOracle::CheckResult(const FanOutLogic& logic) const {
     if (outcome == AttemptOutcome::kResponded && logic.attempt(i).hedge) ++won;
   }
   EXPECT_EQ(result.hedges_won, won);
+}
+
+// A failed attempt is replaced at once if the options allow it. An open rival neither delays nor prevents that, unless
+// it is ready; but while one is open, a worker that was asked is not asked again.
+bool FanOutLogicOracle::MustRetry(const Event& event, const Attempt& failed) const {
+  const std::vector<size_t> all = Of(failed.ask);
+  const bool rival = absl::c_any_of(all, [&](size_t i) { return attempts_[i].Live(); });
+  size_t most = options_.max_attempts > 0 ? options_.max_attempts : workers_[failed.ask].size();
+  if (rival) most = std::min(most, workers_[failed.ask].size());
+  const bool in_list = event.kind != EventKind::kEnded || absl::c_linear_search(options_.retry_on, event.status.code());
+  const bool final = !options_.replaceable && failed.accepted > 0;
+  return in_list && !final && !HasReady(failed.ask) && all.size() < most && event.now < options_.deadline &&
+         static_cast<int64_t>(retries_) < retry_tokens_;
+}
+
+// While the verdict on its first message is unknown, a failed attempt may still decide its ask.
+bool FanOutLogicOracle::UnderVerdict(const Attempt& attempt) const {
+  return !options_.replaceable && !attempt.refused && attempt.unsettled > 0;
+}
+
+bool FanOutLogicOracle::HasReady(size_t ask) const {
+  return absl::c_any_of(attempts_, [&](const Attempt& attempt) {
+    return attempt.ask == ask && attempt.ready && (attempt.Live() || UnderVerdict(attempt));
+  });
 }
 
 std::vector<size_t> FanOutLogicOracle::Of(size_t ask) const {

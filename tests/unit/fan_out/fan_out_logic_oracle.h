@@ -72,10 +72,14 @@ class FanOutLogicOracle {
   void CheckSend(const FanOutLogic& logic, const Event& event, const sluice::Attempt& made);
   void CheckLate(const FanOutLogic& logic, const Event& event, Attempt& attempt) const;
   void CheckAccept(const FanOutAction& action);
-  void CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutActions& actions) const;
+  void CheckRetry(const FanOutLogic& logic, const Event& event);
   void CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutActions& actions);
   void CheckUnderWay(const FanOutLogic& logic) const;
   void CheckDecided(const FanOutLogic& logic) const;
+
+  bool MustRetry(const Event& event, const Attempt& failed) const;
+  bool UnderVerdict(const Attempt& attempt) const;
+  bool HasReady(size_t ask) const;
 
   std::vector<size_t> Of(size_t ask) const;  // the attempts of the ask
   bool Responded(size_t ask) const;
@@ -88,6 +92,7 @@ class FanOutLogicOracle {
   const int64_t retry_tokens_;
   const int64_t hedge_tokens_;
   std::vector<Attempt> attempts_;
+  std::optional<size_t> must_retry_;  // an ask whose attempt has failed in this event
   bool started_ = false;
   bool cancelled_ = false;
   bool decided_before_ = false;  // before this event

@@ -175,11 +175,11 @@ TEST(FanOutLogicRetryTest, AStreamThatTimesOutDuringTheVerdictWaitsForIt) {
   EXPECT_THAT(refused.OnAccepted(0, kBad), ElementsAre(Send(1)));
 }
 
-TEST(FanOutLogicRetryTest, ATimeoutWithARivalRetriesNothing) {
+TEST(FanOutLogicRetryTest, ATimeoutIsReplacedAtOnceWhileARivalIsOpen) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent(
       {.attempt_timeout = absl::Milliseconds(50), .hedge_after = absl::Milliseconds(10)}, {{7, 8, 9}});
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Send(1)));
-  EXPECT_THAT(driver.OnTimerAfter(milliseconds(40)), ElementsAre(Cancel(0)));
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(40)), ElementsAre(Cancel(0), Send(2)));
   EXPECT_THAT(driver.Responds(1), ElementsAre(Accept(1)));
 }
 

@@ -28,8 +28,8 @@ type Options struct {
 	// HedgeAfter is the time after which calls without a response are repeated at a replica. The time that a response
 	// waits for the link counts. 0: never.
 	HedgeAfter time.Duration
-	// ReplicaRatio bounds the calls that are repeated, as a share of all, 0 to 1; at least one call may be repeated. 0:
-	// a fifth. Below 0: none.
+	// ReplicaRatio bounds the retries, and the hedges, as a share of the calls, 0 to 1; at least one of each is allowed.
+	// 0: a fifth. Below 0: none.
 	ReplicaRatio float64
 }
 
@@ -116,13 +116,13 @@ type end[T any] struct {
 // fanOut is the state of one fan-out. Only the goroutine of FanOut uses it; calls send to ends, which has space for all.
 type fanOut[T any] struct {
 	Result[T]
-	asks         []Ask[T]
-	ends         chan end[T]
-	failsEarly   bool
-	running      []int
-	tried        []int // replicas
-	replicasLeft int
-	open         int // calls that have neither responded nor failed
+	asks       []Ask[T]
+	ends       chan end[T]
+	failsEarly bool
+	running    []int
+	tried      []int // replicas
+	most       int   // of retries, and of hedges
+	open       int   // calls that have neither responded nor failed
 }
 
 func newFanOut[T any](asks []Ask[T], options Options) *fanOut[T] {
@@ -135,14 +135,14 @@ func newFanOut[T any](asks []Ask[T], options Options) *fanOut[T] {
 		replicas = max(1, int(options.ReplicaRatio*float64(count)))
 	}
 	run := &fanOut[T]{
-		Result:       Result[T]{Responses: make([]T, count), Errors: make([]error, count), Quorum: options.Quorum},
-		asks:         asks,
-		ends:         make(chan end[T], count+replicas),
-		failsEarly:   options.Quorum > 0,
-		running:      make([]int, count),
-		tried:        make([]int, count),
-		replicasLeft: replicas,
-		open:         count,
+		Result:     Result[T]{Responses: make([]T, count), Errors: make([]error, count), Quorum: options.Quorum},
+		asks:       asks,
+		ends:       make(chan end[T], count+2*replicas),
+		failsEarly: options.Quorum > 0,
+		running:    make([]int, count),
+		tried:      make([]int, count),
+		most:       replicas,
+		open:       count,
 	}
 	if !run.failsEarly {
 		run.Quorum = count
@@ -179,12 +179,11 @@ func (f *fanOut[T]) take(ctx context.Context, end end[T]) {
 		f.open--
 		return
 	}
+	if status.Code(end.err) == codes.Unavailable && f.replica(ctx, i, &f.Retries) {
+		return // even if another attempt is open, because it may hang
+	}
 	if f.running[i] > 0 {
 		return // the other attempt decides
-	}
-	if status.Code(end.err) == codes.Unavailable && f.replica(ctx, i) {
-		f.Retries++
-		return
 	}
 	f.Errors[i] = end.err
 	f.open--
@@ -192,18 +191,19 @@ func (f *fanOut[T]) take(ctx context.Context, end end[T]) {
 
 func (f *fanOut[T]) hedge(ctx context.Context) {
 	for i := range f.asks {
-		if f.running[i] > 0 && f.Errors[i] != nil && f.replica(ctx, i) {
-			f.Hedges++
+		if f.running[i] > 0 && f.Errors[i] != nil {
+			f.replica(ctx, i, &f.Hedges)
 		}
 	}
 }
 
-func (f *fanOut[T]) replica(ctx context.Context, index int) bool {
+// replica starts the next replica, if one is left, and counts it in made: the retries, or the hedges.
+func (f *fanOut[T]) replica(ctx context.Context, index int, made *int) bool {
 	replicas := f.asks[index].Replicas
-	if f.tried[index] == len(replicas) || f.replicasLeft == 0 {
+	if f.tried[index] == len(replicas) || *made == f.most {
 		return false
 	}
-	f.replicasLeft--
+	*made++
 	f.start(ctx, index, replicas[f.tried[index]])
 	f.tried[index]++
 	return true

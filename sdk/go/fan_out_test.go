@@ -137,6 +137,20 @@ func TestALateCallIsHedgedWithinTheRatio(t *testing.T) {
 	}
 }
 
+func TestAFailureIsReplacedAtOnceWhileAHedgeHangs(t *testing.T) {
+	w, worker := setUp(t)
+	fails := func(context.Context) (int, error) {
+		w.seen(t, 1) // the hedge
+		return 0, status.Error(codes.Unavailable, "as requested")
+	}
+	hedged := Ask[int]{Call: fails, Replicas: []Call[int]{call(worker, "wait"), call(worker, "7")}}
+	result := ask(t, []Ask[int]{hedged}, Options{HedgeAfter: time.Nanosecond})
+	equal(t, "responses", result.Responses, []int{7})
+	if result.Hedges != 1 || result.Retries != 1 {
+		t.Errorf("%+v", result)
+	}
+}
+
 func TestADeadlineIsAnErrorOfTheCall(t *testing.T) {
 	_, worker := setUp(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)

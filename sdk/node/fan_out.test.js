@@ -166,6 +166,19 @@ test("a late call is hedged within the ratio", async () => {
   assert.strictEqual(result.hedges, 1);
 });
 
+test("a failure is replaced at once while a hedge hangs", async () => {
+  const worker = direct();
+  const fails = (options, done) => {
+    const error = Object.assign(new Error("as requested"), {code: grpc.status.UNAVAILABLE});
+    workers.until(() => workers.calls.length === 1).then(() => done(error));
+    return {cancel() {}};
+  };
+  const ask = {call: fails, replicas: [call(worker, "wait"), call(worker, "third")]};
+  const result = await sluice.fanOut([ask], {...TIMEOUT, hedgeAfterMs: 0});
+  assert.deepStrictEqual(result.responses, ["third"]);
+  assert.deepStrictEqual([result.retries, result.hedges], [1, 1]);
+});
+
 test("a deadline and a signal end the fan-out", async () => {
   const worker = direct();
   const result = await sluice.fanOut([call(worker, "wait")], {timeoutMs: 50});

@@ -41,7 +41,7 @@ export interface FanOutOptions {
    * counts. A worker that is unavailable is replaced at once.
    */
   hedgeAfterMs?: number;
-  /** Bounds the calls that are repeated, as a share of all, 0 to 1; above 0 at least one. Default: 0.2. */
+  /** Bounds the retries, and the hedges, as a share of the calls, 0 to 1; above 0 one of each or more. Default: 0.2. */
   replicaRatio?: number;
   /** One of the proxy's schedule.classes. Default: the first. */
   trafficClass?: string;

@@ -91,7 +91,7 @@ async function fanOut(calls, {timeoutMs, quorum, hedgeAfterMs, replicaRatio = 0.
       },
     };
     const states = asks.map((ask) => ({untried: [...(ask.replicas ?? [])], running: new Set(), responded: false}));
-    let replicasLeft = replicaRatio > 0 ? Math.max(1, Math.floor(replicaRatio * count)) : 0;
+    const most = replicaRatio > 0 ? Math.max(1, Math.floor(replicaRatio * count)) : 0; // of retries, and of hedges
     let open = count; // calls that have neither responded nor failed
     let ended = false;
     let timer;
@@ -121,29 +121,27 @@ async function fanOut(calls, {timeoutMs, quorum, hedgeAfterMs, replicaRatio = 0.
           result.responses[index] = response;
           result.answered++;
           open--;
+        } else if (error.code === grpc.status.UNAVAILABLE && replica(index, "retries")) {
+          return; // even if another attempt is open, because it may hang
         } else if (state.running.size === 0) {
-          if (error.code === grpc.status.UNAVAILABLE && replica(index)) {
-            result.retries++;
-          } else {
-            result.errors[index] = error;
-            open--;
-          }
+          result.errors[index] = error;
+          open--;
         }
         look();
       };
       running = marks.run(mark, () => call({deadline}, done));
       state.running.add(running);
     };
-    const replica = (index) => {
+    const replica = (index, kind) => {
       const state = states[index];
-      if (state.untried.length === 0 || replicasLeft === 0) return false;
-      replicasLeft--;
+      if (state.untried.length === 0 || result[kind] === most) return false;
+      result[kind]++;
       start(index, state.untried.shift(), alone);
       return true;
     };
     const hedge = () => {
       states.forEach((state, index) => {
-        if (!state.responded && state.running.size > 0 && replica(index)) result.hedges++;
+        if (!state.responded && state.running.size > 0) replica(index, "hedges");
       });
     };
 

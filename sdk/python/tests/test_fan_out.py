@@ -124,6 +124,14 @@ class CallAllTest(unittest.TestCase):
 
         self.each_way(test)
 
+    def test_a_failure_is_replaced_at_once_while_a_hedge_hangs(self):
+        def test(_workers, call_all):
+            result = call_all([sluice_rpc.Ask(0, b"third", replicas=[1, 1])], hedge_after=0.0)
+            self.assertEqual(result.responses, [b"third"])
+            self.assertEqual((result.hedges, result.retries), (1, 1), "each may be repeated once")
+
+        self.each_way(test)
+
     def test_a_deadline_is_an_error_of_the_call(self):
         workers = self.enterContext(Workers("127.0.0.1:0"))
         channel = self.enterContext(sluice_rpc.proxied_channel("worker:1", f"127.0.0.1:{workers.ports[0]}"))

@@ -11,7 +11,8 @@ METHOD = "/test.Test/Method"
 class Workers:
     """One server at several addresses. The request decides about the response:
 
-    b"wait" waits for `release`, b"unavailable" and b"internal" fail, and any other request is the response.
+    b"wait" waits for `release`, b"unavailable" and b"internal" fail, and any other request is the response. If all
+    requests are b"third", the first is UNAVAILABLE once the second has arrived, and the second waits for `release`.
     """
 
     def __init__(self, *addresses):
@@ -46,8 +47,12 @@ class Workers:
         context.add_callback(lambda: None if context.code() else self.cancelled.release())
         with self._arrived:
             self.metadata.append(dict(context.invocation_metadata()))
+            number = len(self.metadata)
             self._arrived.notify_all()
-        if request == b"wait":
+        if (request, number) == (b"third", 1):
+            self.await_calls(2)
+            context.abort(grpc.StatusCode.UNAVAILABLE, "as requested")
+        if request == b"wait" or (request, number) == (b"third", 2):
             self._released.wait()
         for code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL):
             if request.decode() == code.name.lower():

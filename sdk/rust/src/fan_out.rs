@@ -42,7 +42,7 @@ pub struct Options {
     /// Time after which calls without a response are repeated at a replica. The time that a response waits for the link
     /// counts. A worker that is unavailable is replaced at once. Default: never.
     pub hedge_after: Option<Duration>,
-    /// Bounds the calls that are repeated, as a share of all, 0 to 1; above 0 at least one. Default: 0.2.
+    /// Bounds the retries, and the hedges, as a share of the calls, 0 to 1; above 0 one of each or more. Default: 0.2.
     pub replica_ratio: f64,
     /// One of the proxy's `schedule.classes`. Default: the first.
     pub traffic_class: Option<String>,
@@ -192,7 +192,7 @@ struct FanOut<T> {
     running: FuturesUnordered<Attempt<T>>,
     attempts: Vec<usize>, // that run, of each call
     replicas: Vec<VecDeque<Call<T>>>,
-    replicas_left: usize,
+    most: usize, // of retries, and of hedges
     open: usize, // calls that have neither responded nor failed
     fails_early: bool,
     alone: Mark, // of replicas: the first calls use up the number of calls of the fan-out
@@ -201,7 +201,7 @@ struct FanOut<T> {
 impl<T: Send + 'static> FanOut<T> {
     fn new(asks: Vec<Ask<T>>, options: &Options, mark: Mark) -> Self {
         let calls = asks.len();
-        let replicas_left =
+        let most =
             if options.replica_ratio > 0.0 { ((options.replica_ratio * calls as f64) as usize).max(1) } else { 0 };
         let mut run = Self {
             result: FanOutResult {
@@ -215,7 +215,7 @@ impl<T: Send + 'static> FanOut<T> {
             running: FuturesUnordered::new(),
             attempts: vec![0; calls],
             replicas: Vec::with_capacity(calls),
-            replicas_left,
+            most,
             open: calls,
             fails_early: options.quorum.is_some(),
             alone: mark.alone(),
@@ -247,8 +247,11 @@ impl<T: Send + 'static> FanOut<T> {
                 self.result.answered += 1;
                 self.open -= 1;
             }
+            // Even if another attempt is open, because it may hang.
+            Err(status) if status.code() == Code::Unavailable && self.replica(index, self.result.retries) => {
+                self.result.retries += 1
+            }
             Err(_) if self.attempts[index] > 0 => {} // the other attempt decides
-            Err(status) if status.code() == Code::Unavailable && self.replica(index) => self.result.retries += 1,
             Err(status) => self.fail(index, status),
         }
     }
@@ -260,18 +263,17 @@ impl<T: Send + 'static> FanOut<T> {
 
     fn hedge(&mut self) {
         for index in 0..self.replicas.len() {
-            if self.is_open(index) && self.replica(index) {
+            if self.is_open(index) && self.replica(index, self.result.hedges) {
                 self.result.hedges += 1;
             }
         }
     }
 
-    fn replica(&mut self, index: usize) -> bool {
-        if self.replicas_left == 0 {
+    fn replica(&mut self, index: usize, made: usize) -> bool {
+        if made == self.most {
             return false;
         }
         let Some(call) = self.replicas[index].pop_front() else { return false };
-        self.replicas_left -= 1;
         self.start(index, call, self.alone.clone());
         true
     }

@@ -114,6 +114,25 @@ async fn a_late_call_is_hedged_within_the_ratio() {
 }
 
 #[tokio::test]
+async fn a_failure_is_replaced_at_once_while_a_hedge_hangs() {
+    let (mut workers, worker) = set_up().await;
+    let (hedged, arrived) = tokio::sync::oneshot::channel();
+    let fails = async move {
+        arrived.await.expect("the hedge");
+        Err(tonic::Status::unavailable("as requested"))
+    };
+    let ask = Ask::new(fails).replica(call(&worker, "wait")).replica(call(&worker, "7"));
+    let options = Options { hedge_after: Some(Duration::ZERO), ..Options::new(PATIENCE) };
+    let (result, ()) = tokio::join!(fan_out([ask], options), async {
+        workers.seen(1).await;
+        hedged.send(()).expect("the first call");
+    });
+    let result = result.unwrap();
+    assert_eq!(result.responses, [Some(7)]);
+    assert_eq!((result.hedges, result.retries), (1, 1));
+}
+
+#[tokio::test]
 async fn a_deadline_is_an_error_of_the_call() {
     let (mut workers, worker) = set_up().await;
     let result = fan_out(asks(&worker, &["wait"]), Options::new(Duration::from_millis(50))).await.unwrap();

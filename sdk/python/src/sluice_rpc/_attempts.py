@@ -109,7 +109,7 @@ class Attempts:
         self._errors: list[Exception | None] = [None] * count
         self._running = [0] * count
         self._untried = [list(ask.replicas) for ask in self._asks]
-        self._replicas_left = max(1, int(replica_ratio * count)) if replica_ratio > 0 else 0
+        self._most = max(1, int(replica_ratio * count)) if replica_ratio > 0 else 0  # of retries, and of hedges
         self._answered = 0
         self._open = count  # calls that have neither responded nor failed
         self._hedges = self._retries = 0
@@ -129,25 +129,29 @@ class Attempts:
             self._open -= 1
 
     def failed(self, index: int, error: Exception) -> list[Attempt]:
-        """Returns the call to a replica, if the worker is unavailable and has one."""
+        """Returns the call to a replica, if the worker is unavailable and has one. An open attempt of the same call
+        does not delay it, because that attempt may hang."""
         self._running[index] -= 1
         if self._responses[index] is not None:
             return []
         self._errors[index] = error
-        if self._running[index] > 0:
-            return []
-        if _code(error) == grpc.StatusCode.UNAVAILABLE:
+        if _code(error) == grpc.StatusCode.UNAVAILABLE and self._retries < self._most:
             replica = self._replica(index)
             self._retries += len(replica)
             if replica:
                 return replica
-        self._open -= 1
+        if self._running[index] == 0:
+            self._open -= 1
         return []
 
     def late(self) -> list[Attempt]:
         """Returns calls to replicas of the workers that have not responded."""
-        waiting = (index for index, running in enumerate(self._running) if running and self._responses[index] is None)
-        replicas = [replica for index in waiting for replica in self._replica(index)]
+        waiting = [
+            index
+            for index, running in enumerate(self._running)
+            if running and self._responses[index] is None and self._untried[index]
+        ]
+        replicas = [replica for index in waiting[: self._most] for replica in self._replica(index)]
         self._hedges += len(replicas)
         return replicas
 
@@ -163,9 +167,8 @@ class Attempts:
         return FanOutResult(self._responses, errors, self._quorum, self._hedges, self._retries)
 
     def _replica(self, index: int) -> list[Attempt]:
-        if not self._untried[index] or self._replicas_left == 0:
+        if not self._untried[index]:
             return []
-        self._replicas_left -= 1
         # A replica's call is a block of its own: the first calls use up the weight of the fan-out.
         return [self._attempt(index, self._untried[index].pop(0), class_metadata(self._class))]
 

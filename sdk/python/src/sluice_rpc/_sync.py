@@ -79,8 +79,8 @@ def call_all(
     Errors of workers are in the result, and `check()` raises them.
 
     After `hedge_after` seconds, calls without a response are repeated at a replica, if they have one. The time that a
-    response waits for the link counts. A worker that is unavailable is replaced at once. At most `replica_ratio` of the
-    calls are repeated, and at least one; 0 permits none.
+    response waits for the link counts. A worker that is unavailable is replaced at once, also while a hedge is open.
+    `replica_ratio` bounds the retries, and the hedges, as a share of the calls: at least one of each; 0 permits none.
     """
     attempts = Attempts(calls, quorum, replica_ratio, traffic_class, metadata)
     now = time.monotonic()

@@ -92,7 +92,7 @@ public final class FanOut<T> {
     return this;
   }
 
-  /** Bounds the calls that are repeated, as a share of all, 0 to 1; above 0 at least one. Default: 0.2. */
+  /** Bounds the retries, and the hedges, as a share of the calls, 0 to 1; above 0 one of each or more. Default: 0.2. */
   public FanOut<T> withReplicaRatio(double ratio) {
     if (!(ratio >= 0 && ratio <= 1)) {
       throw new IllegalArgumentException("replicaRatio " + ratio + " is not from 0 to 1");
@@ -136,7 +136,8 @@ public final class FanOut<T> {
     private final int[] running = new int[asks.size()];
     private final boolean[] decided = new boolean[asks.size()];
     private final int needed = quorum > 0 ? quorum : asks.size();
-    private int replicasLeft = replicaRatio > 0 ? Math.max(1, (int) (replicaRatio * asks.size())) : 0;
+    // Of retries, and of hedges.
+    private final int most = replicaRatio > 0 ? Math.max(1, (int) (replicaRatio * asks.size())) : 0;
     private int open = asks.size(); // calls that have neither responded nor failed
     private int answered;
     private int hedges;
@@ -200,11 +201,11 @@ public final class FanOut<T> {
         if (error == null) {
           decide(index, response, null);
           answered++;
-        } else if (running[index] == 0) { // otherwise the other attempt decides
-          other = Status.fromThrowable(error).getCode() == Status.Code.UNAVAILABLE ? replica(index) : null;
+        } else { // replaced even if another attempt is open, because it may hang
+          other = Status.fromThrowable(error).getCode() == Status.Code.UNAVAILABLE ? replica(index, retries) : null;
           if (other != null) {
             retries++;
-          } else {
+          } else if (running[index] == 0) { // otherwise the other attempt decides
             decide(index, null, error);
           }
         }
@@ -228,11 +229,10 @@ public final class FanOut<T> {
     }
 
     /** The first calls use up the number of calls of the fan-out, so a replica's call belongs to none. */
-    private Supplier<ListenableFuture<T>> replica(int index) {
-      if (replicasLeft == 0 || replicas.get(index).isEmpty()) {
+    private Supplier<ListenableFuture<T>> replica(int index, int made) {
+      if (made == most || replicas.get(index).isEmpty()) {
         return null;
       }
-      replicasLeft--;
       running[index]++;
       return replicas.get(index).remove();
     }
@@ -241,7 +241,7 @@ public final class FanOut<T> {
       for (int i = 0; i < asks.size(); i++) {
         Supplier<ListenableFuture<T>> other;
         synchronized (this) {
-          other = decided[i] || end.isDone() ? null : replica(i);
+          other = decided[i] || end.isDone() ? null : replica(i, hedges);
           hedges += other != null ? 1 : 0;
         }
         if (other != null) {

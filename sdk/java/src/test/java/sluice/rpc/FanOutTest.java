@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static sluice.rpc.Workers.call;
 import static sluice.rpc.Workers.values;
 
+import com.google.common.util.concurrent.SettableFuture;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ClientInterceptors;
@@ -133,6 +134,20 @@ class FanOutTest {
     FanOut<String> none = FanOut.within(PATIENCE);
     none.ask(call(channel, "unavailable"), call(channel, "a")).withReplicaRatio(0);
     assertEquals(0, none.call().retries());
+  }
+
+  @Test
+  void aFailureIsReplacedAtOnceWhileAHedgeHangs() throws Exception {
+    SettableFuture<String> first = SettableFuture.create();
+    FanOut<String> fanOut = FanOut.within(PATIENCE);
+    fanOut.ask(() -> first, call(channel, "wait"), call(channel, "third")).withHedgesAfter(Duration.ofNanos(1));
+    CompletableFuture<FanOutResult<String>> running = fanOut.start();
+    workers.seen(1);
+    first.setException(Status.UNAVAILABLE.asException());
+    FanOutResult<String> result = running.get();
+    assertEquals(List.of("third"), result.responses());
+    assertEquals(1, result.hedges());
+    assertEquals(1, result.retries());
   }
 
   @Test

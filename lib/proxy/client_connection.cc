@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "lib/net/host_port.h"
-#include "lib/net/socket_address.h"
 #include "lib/proxy/http2_client.h"
 #include "lib/proxy/proxy_header.h"
 #include "lib/proxy/proxy_loop.h"
@@ -19,8 +18,6 @@ constexpr char kNoWorkerTunnels[] =
     "tunnels.to_workers is off; let the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers";
 constexpr char kTooOld[] =
     "the connection is older than max_connection_age, and has not ended within drain_timeout; connect again";
-constexpr char kLoop[] =
-    "a connection of this proxy was redirected to the proxy; exempt the proxy's user from the rule";
 
 // Returns the endpoint that an IP address with a port names; empty for any other text.
 std::optional<TcpEndpoint> TcpEndpointOf(const std::string& text) {
@@ -124,7 +121,8 @@ void ClientConnection::OnConnected() {
   connect_target_ = origin_.route;
   if (origin_.opening == ClientOrigin::Opening::kRoute) return OpenTo(origin_.route);
   redirected_.emplace(*origin_.loops, [this] { Reset(); });
-  if (!redirected_->Add(origin_.peer, origin_.route)) return RefuseConnect(absl::FailedPreconditionError(kLoop), "");
+  const absl::Status added = redirected_->Add(origin_.peer, origin_.route);
+  if (!added.ok()) return RefuseConnect(added, "");
   // In the next turn: if this is a loop, the connection that was dialled for the other side finds it in this turn.
   proxy_.link().executor().Post([this, weak = weak_from_this()] {
     const std::shared_ptr<ClientConnection> alive = weak.lock();
@@ -198,9 +196,9 @@ void ClientConnection::OpenTo(const std::string& target) {
 void ClientConnection::AnswerConnect(const absl::Status& reached) {
   if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
   const Tunnel* const dialled = dial_->tunnel();
-  const std::optional<TcpSocket> tcp = redirected_ && dialled != nullptr ? dialled->Tcp() : std::nullopt;
-  if (tcp.has_value() && !redirected_->Add(FormatSocketAddress(tcp->local), FormatSocketAddress(tcp->remote))) {
-    return RefuseConnect(absl::FailedPreconditionError(kLoop), "");
+  if (redirected_ && dialled != nullptr) {
+    if (const absl::Status added = redirected_->AddDialled(dialled->Tcp()); !added.ok())
+      return RefuseConnect(added, "");
   }
   const bool is_route = origin_.opening == ClientOrigin::Opening::kRoute;
   // A worker that expects the header may wait for it before it speaks, and takes no calls: calls have one connection
@@ -343,7 +341,8 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
                                     .spoken = dial_->TakeSpoken(),
                                     .header = header_,
                                     .bytes = bytes,
-                                    .pattern = dial_->pattern()};
+                                    .pattern = dial_->pattern(),
+                                    .redirected = redirected_ ? &*redirected_ : nullptr};
   protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, std::move(beginning));
   if (ended_) protocol_->OnClientEnded();
 }

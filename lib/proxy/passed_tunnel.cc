@@ -36,10 +36,11 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
     : proxy_(proxy),
       connection_(connection),
       kind_(kind),
+      redirected_(beginning.redirected),
       last_bytes_(proxy.link().now()),
       held_([this] { AbortStuck(); }, connection.membership().group()->index()),
       tunnel_(std::move(beginning.dialled)) {
-  Tunnel::Owner owner{.on_open = [this] { OnTunnelOpen(); },
+  Tunnel::Owner owner{.on_open = [this] { OnTunnelDialled(); },
                       .on_bytes = [this](absl::string_view received) { OnTunnelBytes(received); },
                       .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
                       .on_ended = [this] { OnTunnelEnded(); },
@@ -110,8 +111,16 @@ void PassedTunnel::OnEnd() {
   if (std::exchange(counted_, false)) proxy_.metrics().CountTunnel(kind_, -1);
 }
 
-void PassedTunnel::OnTunnelOpen() {
+// The bytes of a loop would come back to the proxy.
+void PassedTunnel::OnTunnelDialled() {
   if (phase_ == Phase::kOver) return;
+  const absl::Status added = redirected_ != nullptr ? redirected_->AddDialled(tunnel_->Tcp()) : absl::OkStatus();
+  if (added.ok()) return OnTunnelOpen();
+  tunnel_->TakeEarly();
+  connection_.RefuseConnect(added, "");
+}
+
+void PassedTunnel::OnTunnelOpen() {
   counted_ = true;
   proxy_.metrics().CountTunnel(kind_, 1);
   if (kind_ != Kind::kOther) return;

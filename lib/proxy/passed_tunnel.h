@@ -8,6 +8,7 @@
 #include "lib/proxy/client_protocol.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxy_metrics.h"
+#include "lib/proxy/redirect_loops.h"
 
 namespace sluice {
 
@@ -32,6 +33,7 @@ class PassedTunnel final : public ClientProtocol {
     std::string header;               // bytes for it that are no request
     std::string bytes;                // the client's
     std::string pattern;              // of the workers that permits its target; empty for other hosts
+    RedirectLoops::Client* redirected = nullptr;  // null: the client was not redirected
   };
   // The connection must outlive it.
   PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, Beginning beginning);
@@ -65,6 +67,7 @@ class PassedTunnel final : public ClientProtocol {
   void Forward(std::string bytes);
   void Pass(std::string bytes);
   void SetReading();
+  void OnTunnelDialled();
   void OnTunnelOpen();
   void OnTunnelBytes(absl::string_view bytes);
   void OnTunnelBacklog(bool backlog);
@@ -80,6 +83,7 @@ class PassedTunnel final : public ClientProtocol {
   ProxyLoop& proxy_;
   ClientConnection& connection_;
   const Kind kind_;
+  RedirectLoops::Client* const redirected_;  // as in Beginning
   Phase phase_ = Phase::kOpen;
   bool reported_ = false;  // to the log
   bool counted_ = false;   // as an open tunnel

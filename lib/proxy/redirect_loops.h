@@ -1,11 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "lib/tcp/tcp_socket.h"
 
 namespace sluice {
 
@@ -24,8 +27,10 @@ class RedirectLoops {
     Client& operator=(const Client&) = delete;
 
     // The source and the destination of the client's connection, or of a connection that was dialled for it. Returns
-    // false if this is a loop, after it has ended the client that has the other side.
-    bool Add(const std::string& source, const std::string& destination);
+    // FailedPrecondition if this is a loop, after it has ended the client that has the other side.
+    absl::Status Add(const std::string& source, const std::string& destination);
+    // Add for a connection that was dialled; nothing: it is not TCP, and no rule redirects it.
+    absl::Status AddDialled(const std::optional<TcpSocket>& dialled);
     void Leave();  // the client has ended
 
    private:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import socketserver
@@ -164,14 +165,21 @@ class RedirectTest(unittest.TestCase):
             self.assertEqual(client.recv(1), b"")
         self.assertIn("no rule has redirected this connection here", self._logged())
 
-    def test_a_rule_that_leads_the_proxy_to_itself_makes_no_loop(self):
-        self._start(_WITHOUT_EXEMPTION)
+    def _expect_no_loop(self, **options):
+        """Rules that lead the proxy to itself end each of 40 connections, and the log has the reason."""
+        self._start(_WITHOUT_EXEMPTION, **options)
         for host in _HOSTS:
             for _ in range(20):
                 with self.assertRaises(ConnectionResetError):
                     self._connect(host, from_own_port=False).recv(1)
-        self.assertIn("exempt the proxy's user from the rule", self._logged())
+            self.assertRegex(self._logged(), rf"{re.escape(host)}.*exempt the proxy's user from the rule")
         self.assertLess(len(list(pathlib.Path(f"/proc/{self._process.pid}/fd").iterdir())), 40, "descriptors are free")
+
+    def test_a_rule_that_leads_the_proxy_to_itself_makes_no_loop(self):
+        self._expect_no_loop()
+
+    def test_a_rule_makes_no_loop_to_a_host_that_is_no_worker(self):
+        self._expect_no_loop(workers=["192.0.2.0/24"])
 
     def test_the_rules_of_deploy_exempt_the_proxy(self):
         if os.environ[_MARKER] != "root":

@@ -55,13 +55,16 @@ class Aggregator {
   absl::Status Run() {
     auto passed = PassedSockets::FromEnvironment();
     if (!passed.ok()) return passed.status();
+    std::vector<PassedSockets::Configured> addresses;
+    for (const std::string& address : options_.rpc_server.listen) addresses.push_back({"listen", address});
+    addresses.push_back({"admin", options_.admin});
+    if (absl::Status matches = (*passed)->Check(std::move(addresses)); !matches.ok()) return matches;
     options_.rpc_server.passed = *std::move(passed);
     LogWhatGrpcLogs();
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     auto server = AggregatorServer::Start(options_, io_thread);
     if (!server.ok()) return server.status();
-    if (absl::Status taken = options_.rpc_server.passed->CheckAllTaken("listen and admin"); !taken.ok()) return taken;
     const ScheduleOptions& schedule = options_.link.schedule;
     Log(LogLevel::kInfo, "serving",
         {{"listen", (*server)->address()},

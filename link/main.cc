@@ -62,6 +62,10 @@ class LinkDaemon {
   absl::Status Run() {
     auto passed = PassedSockets::FromEnvironment();
     if (!passed.ok()) return passed.status();
+    const absl::Status matches =
+        (*passed)->Check({{"socket (ListenSequentialPacket=)", "unix:" + options_.server.socket, SOCK_SEQPACKET},
+                          {"admin (ListenStream=)", options_.admin}});
+    if (!matches.ok()) return matches;
     options_.server.passed = *std::move(passed);
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
@@ -83,9 +87,6 @@ class LinkDaemon {
       admin = *std::move(started);
       addresses.push_back(admin->address());
     }
-    const absl::Status taken =
-        options_.server.passed->CheckAllTaken("socket (ListenSequentialPacket=) and admin (ListenStream=)");
-    if (!taken.ok()) return taken;
     LogServing(admin ? admin->address() : "");
     Warn();
     if (absl::Status ready = WriteReadyFile(ready_file_, addresses); !ready.ok()) return ready;

@@ -113,13 +113,17 @@ class Proxy {
   absl::Status Run() {
     auto passed = PassedSockets::FromEnvironment();
     if (!passed.ok()) return passed.status();
+    std::vector<PassedSockets::Configured> addresses;
+    for (const ProxyServer::Listener& listener : options_.server.listeners) {
+      addresses.push_back({listener.route.empty() ? "listen" : "routes", listener.address});
+    }
+    addresses.push_back({"admin", options_.admin});
+    if (absl::Status matches = (*passed)->Check(std::move(addresses)); !matches.ok()) return matches;
     options_.server.passed = *std::move(passed);
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     auto program = ProxyProgram::Start(options_, io_thread);
     if (!program.ok()) return program.status();
-    const absl::Status taken = options_.server.passed->CheckAllTaken("listen, routes and admin");
-    if (!taken.ok()) return taken;
     if (absl::Status announced = Announce(**program); !announced.ok()) return announced;
     ConfigReload reload = MakeReload(**program);
     std::unique_ptr<FileWatch> watch;

@@ -52,13 +52,16 @@ class Worker {
   absl::Status Run() {
     auto passed = PassedSockets::FromEnvironment();
     if (!passed.ok()) return passed.status();
+    std::vector<PassedSockets::Configured> addresses;
+    for (const std::string& address : options_.rpc_server.listen) addresses.push_back({"listen", address});
+    addresses.push_back({"admin", options_.admin});
+    if (absl::Status matches = (*passed)->Check(std::move(addresses)); !matches.ok()) return matches;
     options_.rpc_server.passed = *std::move(passed);
     LogWhatGrpcLogs();
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
     const absl::StatusOr<std::unique_ptr<WorkerServer>> server = WorkerServer::Start(options_, io_thread);
     if (!server.ok()) return server.status();
-    if (absl::Status taken = options_.rpc_server.passed->CheckAllTaken("listen and admin"); !taken.ok()) return taken;
     absl::Status announced = Announce(**server);
     if (!announced.ok()) return announced;
     const int signal = termination.Wait();

@@ -39,11 +39,7 @@ struct Place {
 };
 
 absl::StatusOr<Place> PlaceOf(const std::string& address) {
-  absl::string_view rest = address;
-  const bool local = absl::ConsumePrefix(&rest, "localhost:");
-  const bool all = !local && absl::ConsumePrefix(&rest, ":");
-  const std::string numeric = local ? absl::StrCat("127.0.0.1:", rest) : all ? absl::StrCat("[::]:", rest) : address;
-  const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(numeric, SocketUse::kListen);
+  const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(address, SocketUse::kListen);
   if (!endpoint.ok()) return endpoint.status();
   absl::string_view path = address;
   if (!absl::ConsumePrefix(&path, "unix:")) path = "";

@@ -42,9 +42,8 @@ class AsioListener {
     std::shared_ptr<PassedSockets> passed = nullptr;
   };
 
-  // Listens on "host:port" with an IP address or "localhost", port 0 for a free port, "unix:PATH" or
-  // "unix-abstract:NAME". It replaces a socket file on which no process listens. Returns InvalidArgument for another
-  // address, Unavailable if the address is in use or does not belong to this host.
+  // Listens on an address of ParseSocketAddress for kListen. It replaces a socket file on which no process listens.
+  // Returns InvalidArgument for another address, Unavailable if the address is in use or does not belong to this host.
   static absl::StatusOr<std::unique_ptr<AsioListener>> Listen(AsioExecutor& executor, const std::string& address,
                                                               Options options, OnAccept on_accept);
   // The InvalidArgument of Listen. Opens nothing.

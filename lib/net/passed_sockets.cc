@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "lib/net/socket_address.h"
 
 namespace sluice {
@@ -38,10 +40,10 @@ absl::StatusOr<int> ParseNumber(const char* variable, const std::string& text, i
       absl::StrCat(variable, " is \"", text, "\"; it must be a number from 0 to ", most, ": see sd_listen_fds(3)"));
 }
 
-int SocketOption(int fd, int option) {
+int SocketOption(int fd, int option, int level = SOL_SOCKET) {
   int value = 0;
   socklen_t size = sizeof(value);
-  return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+  return getsockopt(fd, level, option, &value, &size) == 0 ? value : -1;
 }
 
 absl::StatusOr<std::string> ListeningAddress(int fd, int type, const std::string& name) {
@@ -58,6 +60,14 @@ absl::StatusOr<std::string> ListeningAddress(int fd, int type, const std::string
   }
   bound.resize(size);
   return FormatSocketAddress(bound);
+}
+
+// Returns the address of a config in the notation of FormatSocketAddress.
+std::string Canonical(const std::string& address) {
+  const auto parsed = ParseSocketAddress(address, SocketUse::kListen);
+  if (parsed.ok()) return FormatSocketAddress(*parsed);
+  const auto resolved = ResolveListenAddress(address);
+  return resolved.ok() ? FormatSocketAddress(*resolved) : address;  // the listener returns the error
 }
 
 }  // namespace
@@ -80,7 +90,11 @@ absl::StatusOr<std::unique_ptr<PassedSockets>> PassedSockets::FromEnvironment(in
     absl::StatusOr<std::string> address = ListeningAddress(fd, type, name);
     if (!address.ok()) return address.status();
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    passed->sockets_.push_back({.fd = fd, .type = type, .address = *std::move(address), .name = name});
+    passed->sockets_.push_back({.fd = fd,
+                                .type = type,
+                                .address = *std::move(address),
+                                .name = name,
+                                .both_families = SocketOption(fd, IPV6_V6ONLY, IPPROTO_IPV6) == 0});
   }
   return passed;
 }
@@ -89,27 +103,47 @@ PassedSockets::~PassedSockets() {
   for (const Socket& socket : sockets_) close(socket.fd);
 }
 
+std::vector<PassedSockets::Socket>::const_iterator PassedSockets::Find(const std::vector<Socket>& sockets,
+                                                                       const std::string& address, int type) {
+  return std::find_if(sockets.begin(), sockets.end(), [&](const Socket& socket) {
+    if (socket.type != type) return false;
+    absl::string_view port = socket.address;
+    return socket.address == address ||
+           (socket.both_families && absl::ConsumePrefix(&port, "[::]:") && address == absl::StrCat("0.0.0.0:", port));
+  });
+}
+
 std::optional<int> PassedSockets::Take(const std::string& address, int type) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = std::find_if(sockets_.begin(), sockets_.end(), [&](const Socket& socket) {
-    return socket.type == type && socket.address == address;
-  });
+  const auto found = Find(sockets_, address, type);
   if (found == sockets_.end()) return std::nullopt;
   const int fd = found->fd;
   sockets_.erase(found);
   return fd;
 }
 
-absl::Status PassedSockets::CheckAllTaken(const std::string& fields) const {
+absl::Status PassedSockets::Check(std::vector<Configured> config) const {
+  std::erase_if(config, [](const Configured& configured) { return configured.address.empty(); });
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (sockets_.empty()) return absl::OkStatus();
-  const std::string left = absl::StrJoin(sockets_, ", ", [](std::string* out, const Socket& socket) {
-    absl::StrAppend(out, socket.address, socket.type == SOCK_SEQPACKET ? " of packets" : "");
+  std::vector<Socket> left = sockets_;
+  for (const Configured& configured : config) {
+    const auto found = Find(left, Canonical(configured.address), configured.type);
+    if (found != left.end()) left.erase(found);
+  }
+  if (left.empty()) return absl::OkStatus();
+  const auto described = [](const std::string& address, int type) {
+    return absl::StrCat(address, type == SOCK_SEQPACKET ? " of packets" : "");
+  };
+  const std::string passed = absl::StrJoin(left, ", ", [&](std::string* out, const Socket& socket) {
+    absl::StrAppend(out, described(socket.address, socket.type));
     if (!socket.name.empty()) absl::StrAppend(out, " (", socket.name, ")");
   });
-  return absl::FailedPreconditionError(absl::StrCat(kCount, ": ", left,
-                                                    " passed by the starter of this process, but not in ", fields,
-                                                    "; give the same addresses in the .socket unit and in the config"));
+  const std::string wanted = absl::StrJoin(config, ", ", [&](std::string* out, const Configured& configured) {
+    absl::StrAppend(out, configured.field, " ", described(configured.address, configured.type));
+  });
+  return absl::FailedPreconditionError(
+      absl::StrCat(kCount, ": ", passed, " passed by the starter of this process, but not in the config, which has ",
+                   wanted, "; give the same addresses in the .socket unit and in the config"));
 }
 
 }  // namespace sluice

@@ -30,12 +30,19 @@ class PassedSockets {
   PassedSockets(const PassedSockets&) = delete;
   PassedSockets& operator=(const PassedSockets&) = delete;
 
-  // Returns the descriptor of the socket of this type that is bound to this address, in the notation of
-  // FormatSocketAddress. The caller must close it. Returns nothing if there is none.
+  // A field of the config and an address of it, as ParseSocketAddress or ResolveListenAddress takes it.
+  struct Configured {
+    std::string field;
+    std::string address;
+    int type = SOCK_STREAM;
+  };
+  // Returns FailedPrecondition with the sockets that serve none of these addresses, and the addresses: the clients of
+  // these sockets would wait forever. An empty address is none. Call it before a listener opens.
+  absl::Status Check(std::vector<Configured> config) const;
+  // Returns the descriptor of the socket of this type that serves this address, in the notation of FormatSocketAddress.
+  // A socket serves the address to which it is bound. [::]:PORT serves 0.0.0.0:PORT, too, if it has both families. The
+  // caller must close it. Returns nothing if there is none.
   std::optional<int> Take(const std::string& address, int type = SOCK_STREAM);
-  // Returns FailedPrecondition with the sockets that no listener has taken: their clients would wait forever.
-  // `fields` names the fields of the config that contain addresses.
-  absl::Status CheckAllTaken(const std::string& fields) const;
 
  private:
   struct Socket {
@@ -43,7 +50,10 @@ class PassedSockets {
     int type = SOCK_STREAM;
     std::string address;
     std::string name;  // FileDescriptorName= of its unit
+    bool both_families = false;
   };
+  static std::vector<Socket>::const_iterator Find(const std::vector<Socket>& sockets, const std::string& address,
+                                                  int type);
   PassedSockets() = default;
 
   mutable std::mutex mutex_;

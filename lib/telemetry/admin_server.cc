@@ -15,7 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "lib/net/host_port.h"
 #include "lib/net/socket_address.h"
 #include "lib/telemetry/http_session.h"
 #include "prometheus/collectable.h"
@@ -75,20 +74,12 @@ absl::Status ListenError(const AdminServer::Options& options, const boost::syste
       absl::StrCat(options.field, ": cannot listen on ", options.listen, ": ", error.message(), RemedyFor(error)));
 }
 
-// Returns the first address of the host; names of this machine resolve at once.
-absl::StatusOr<tcp::endpoint> Resolve(boost::asio::io_context& context, const AdminServer::Options& options) {
-  const absl::StatusOr<HostPort> parsed = ParseHostPort(options.listen);
-  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(options.field, ": ", parsed.status().message()));
-  boost::system::error_code error;
-  const auto found = tcp::resolver(context).resolve(parsed->host, std::to_string(parsed->port),
-                                                    tcp::resolver::passive | tcp::resolver::numeric_service, error);
-  if (error) return ListenError(options, error);
-  return found.begin()->endpoint();
-}
-
 absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context, const AdminServer::Options& options) {
-  const absl::StatusOr<tcp::endpoint> endpoint = Resolve(context, options);
-  if (!endpoint.ok()) return endpoint.status();
+  // Names of this machine resolve at once.
+  const absl::StatusOr<tcp::endpoint> endpoint = ResolveListenAddress(options.listen);
+  if (!endpoint.ok()) {
+    return absl::Status(endpoint.status().code(), absl::StrCat(options.field, ": ", endpoint.status().message()));
+  }
   tcp::acceptor acceptor(context);
   boost::system::error_code error;
   if (options.passed != nullptr) {

@@ -39,12 +39,12 @@ def listening(address=("127.0.0.1", 0), family=socket.AF_INET, kind=socket.SOCK_
 
 
 def address_of(passed):
-    host, port = passed.getsockname()
-    return f"{host}:{port}"
+    host, port = passed.getsockname()[:2]
+    return f"[{host}]:{port}" if passed.family == socket.AF_INET6 else f"{host}:{port}"
 
 
 @contextlib.contextmanager
-def started(argv, ready, passed):
+def started(argv, ready, passed, stderr=None):
     """Yields a program to which these sockets are passed, by name, once it serves. Kills it at the end if it still runs."""
     # High numbers, which the numbers below do not replace.
     high = [fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, _HIGH) for made in passed.values()]
@@ -55,7 +55,8 @@ def started(argv, ready, passed):
         os.environ.update(LISTEN_FDS=str(len(high)), LISTEN_FDNAMES=":".join(passed), LISTEN_PID=str(os.getpid()))
 
     try:
-        with programs.started(argv, ready, preexec_fn=pass_sockets if passed else None, close_fds=False) as (process, _):
+        preexec_fn = pass_sockets if passed else None
+        with programs.started(argv, ready, preexec_fn=preexec_fn, close_fds=False, stderr=stderr) as (process, _):
             yield process
     finally:
         for number in high:
@@ -168,11 +169,11 @@ class ActivationTest(unittest.TestCase):
         self._sockets = {name: stack.enter_context(listening()) for name in ("grpc", "admin")}
         self._grpc, self._admin = (address_of(made) for made in self._sockets.values())
 
-    def _program(self, name, *flags, sockets=None):
+    def _program(self, name, *flags, sockets=None, stderr=None):
         ready = self._folder / name
         argv = [_BUILD / f"bin/sluice-{name}", "--listen", self._grpc, "--admin", self._admin, "--log-level", "warning",
                 "--ready-file", ready, *flags]  # fmt: skip
-        return started(argv, ready, self._sockets if sockets is None else sockets)
+        return started(argv, ready, self._sockets if sockets is None else sockets, stderr)
 
     def _expect_no_gap(self, program, load, page, permitted=()):
         """Ends a program under load before the next one starts, and then ends one while the next one serves. No call may
@@ -280,10 +281,51 @@ class ActivationTest(unittest.TestCase):
             self.assertGreater(load.answers, 0)
         self.assertTrue(pathlib.Path(path).exists(), "the socket belongs to its unit")
 
+    def _each_program(self):
+        """Yields the names of the programs that serve --listen, and their other flags."""
+        data = self._folder / "data"
+        data.mkdir()
+        yield "proxy", ("--workers", "127.0.0.0/8")
+        yield "worker", ("--data", data)
+        yield "aggregator", ("--workers", self._grpc, "--connect-timeout", "10ms")
+
+    def _expect_refusal(self, sockets, message):
+        for name, flags in self._each_program():
+            with self.subTest(name), (self._folder / "log").open("w+") as log:
+                with self.assertRaisesRegex(AssertionError, "does not serve"):
+                    with self._program(name, *flags, sockets=sockets, stderr=log):
+                        pass
+                self.assertIn(message, (self._folder / "log").read_text())
+
     def test_a_socket_that_is_not_in_the_config_is_refused(self):
-        with listening() as other, self.assertRaisesRegex(AssertionError, "does not serve"):
-            with self._program("worker", "--data", self._folder, sockets={**self._sockets, "more": other}):
-                pass
+        with listening() as other:
+            message = f"{address_of(other)} (more) passed by the starter of this process, but not in the config, which has "
+            message += f"listen {self._grpc}, admin {self._admin};"
+            self._expect_refusal({**self._sockets, "more": other}, message)
+
+    def test_a_socket_of_all_addresses_does_not_serve_one_of_them(self):
+        with listening(("::", 0), socket.AF_INET6) as everywhere:
+            self._grpc = f"127.0.0.1:{everywhere.getsockname()[1]}"  # to bind it fails
+            message = f"{address_of(everywhere)} (grpc) passed by the starter of this process, but not in the config, "
+            message += f"which has listen {self._grpc}, admin {self._admin};"
+            self._expect_refusal({**self._sockets, "grpc": everywhere}, message)
+
+    def test_a_socket_of_all_addresses_serves_each_way_to_write_them(self):
+        sockets = {}
+        for name in ("grpc", "admin"):
+            sockets[name] = listening(("::", 0), socket.AF_INET6)
+            self.addCleanup(sockets[name].close)
+        ports = [made.getsockname()[1] for made in sockets.values()]
+        for name, flags in self._each_program():
+            for host in ("0.0.0.0", "*", "", "[::]"):
+                self._grpc, self._admin = (f"{host}:{port}" for port in ports)
+                with self.subTest(name, host=host), self._program(name, *flags, sockets=sockets):
+                    for family in ("127.0.0.1", "::1"):
+                        page = http.client.HTTPConnection(family, ports[1], timeout=PATIENCE_S)
+                        with contextlib.closing(page):
+                            page.request("GET", "/livez")
+                            self.assertEqual(page.getresponse().status, 200)
+                        socket.create_connection((family, ports[0]), PATIENCE_S).close()
 
 
 if __name__ == "__main__":

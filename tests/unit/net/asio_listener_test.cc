@@ -107,7 +107,7 @@ class AsioListenerTest : public ::testing::Test {
 };
 
 TEST_F(AsioListenerTest, FindsAFreePortOfTcp) {
-  for (const char* address : {"127.0.0.1:0", "[::1]:0", "localhost:0", ":0"}) {
+  for (const char* address : {"127.0.0.1:0", "[::1]:0", "localhost:0", ":0", "*:0"}) {
     const auto bound = Listen(address);
     ASSERT_TRUE(bound.ok()) << bound.status();
     EXPECT_THAT(*bound, MatchesRegex("(127\\.0\\.0\\.1|\\[::1?\\]):[1-9][0-9]*"));

@@ -37,9 +37,10 @@ using testing::TestStream;
 
 constexpr int kFirst = 200;  // the lower numbers are in use
 
-int SocketOn(const std::string& address, int type) {
+int SocketOn(const std::string& address, int type, int only_ipv6) {
   const auto endpoint = ParseSocketAddress(address, SocketUse::kListen);
   const int fd = socket(endpoint->protocol().family(), type, 0);
+  setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));  // fails for other families
   EXPECT_EQ(bind(fd, endpoint->data(), static_cast<socklen_t>(endpoint->size())), 0);
   return fd;
 }
@@ -58,8 +59,8 @@ class PassedSocketsTest : public ::testing::Test {
   }
 
   // Passes a socket with the next number, and returns its address.
-  std::string Pass(const std::string& address, bool listens = true, int type = SOCK_STREAM) {
-    const int fd = SocketOn(address, type);
+  std::string Pass(const std::string& address, bool listens = true, int type = SOCK_STREAM, bool only_ipv6 = false) {
+    const int fd = SocketOn(address, type, only_ipv6 ? 1 : 0);
     EXPECT_EQ(listens ? listen(fd, 16) : 0, 0);
     const int number = kFirst + static_cast<int>(passed_.size());
     EXPECT_EQ(dup2(fd, number), number);
@@ -101,20 +102,50 @@ TEST_F(PassedSocketsTest, AreTakenByTheirAddressesOnce) {
   EXPECT_EQ((*passed)->Take(tcp), kFirst);
   EXPECT_EQ((*passed)->Take(tcp), std::nullopt);
   EXPECT_EQ((*passed)->Take(path), kFirst + 2);
-  EXPECT_THAT((*passed)->CheckAllTaken("listen"), HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_EQ((*passed)->Take(tcp6), kFirst + 1);
-  EXPECT_TRUE((*passed)->CheckAllTaken("listen").ok());
 }
 
-TEST_F(PassedSocketsTest, OneThatIsLeftIsNamed) {
+TEST_F(PassedSocketsTest, OneThatIsNotInTheConfigIsNamedWithTheConfig) {
   const std::string grpc = Pass("127.0.0.1:0");
   const std::string admin = Pass("127.0.0.1:0");
   const auto passed = Read("grpc:admin");
   ASSERT_TRUE(passed.ok());
-  (*passed)->Take(grpc);
-  EXPECT_THAT(
-      (*passed)->CheckAllTaken("listen and admin").message(),
-      AllOf(HasSubstr(absl::StrCat(admin, " (admin)")), HasSubstr("not in listen and admin"), Not(HasSubstr(grpc))));
+  EXPECT_TRUE((*passed)->Check({{"listen", grpc}, {"admin", admin}}).ok());
+  EXPECT_TRUE((*passed)->Check({{"listen", grpc}, {"listen", "[::1]:1"}, {"admin", admin}}).ok()) << "may be opened";
+  for (const std::string& other : {grpc, std::string("127.0.0.1:1"), std::string("0.0.0.0") + admin.substr(9)}) {
+    const absl::Status refused = (*passed)->Check({{"listen", grpc}, {"admin", other}});
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kFailedPrecondition)) << other;
+    EXPECT_THAT(refused.message(),
+                AllOf(HasSubstr(absl::StrCat(admin, " (admin) passed by")), HasSubstr(absl::StrCat("admin ", other))));
+  }
+  EXPECT_THAT((*passed)->Check({{"listen", grpc}, {"admin", ""}}).message(), Not(HasSubstr("admin ;")));
+}
+
+TEST_F(PassedSocketsTest, OneOfBothFamiliesServesEachWayToWriteAllAddresses) {
+  const std::string all = Pass("[::]:0");
+  const std::string port = all.substr(5);
+  const std::string local = Pass("127.0.0.1:0");
+  const auto passed = Read();
+  ASSERT_TRUE(passed.ok());
+  for (const char* host : {"[::]", "0.0.0.0", "*", ""}) {
+    const std::string name = "localhost" + local.substr(9);
+    EXPECT_TRUE((*passed)->Check({{"listen", absl::StrCat(host, ":", port)}, {"admin", name}}).ok()) << host;
+  }
+  for (const char* host : {"127.0.0.1", "[::1]", "localhost"}) {
+    const std::string address = absl::StrCat(host, ":", port);
+    EXPECT_THAT((*passed)->Check({{"listen", address}, {"admin", local}}).message(),
+                AllOf(HasSubstr(all), HasSubstr(absl::StrCat("listen ", address))));
+  }
+  EXPECT_EQ((*passed)->Take("127.0.0.1:" + port), std::nullopt);
+  EXPECT_EQ((*passed)->Take("0.0.0.0:" + port), kFirst);
+}
+
+TEST_F(PassedSocketsTest, OneOfIpv6AloneDoesNotServeIpv4) {
+  const std::string all = Pass("[::]:0", /*listens=*/true, SOCK_STREAM, /*only_ipv6=*/true);
+  const auto passed = Read();
+  ASSERT_TRUE(passed.ok());
+  EXPECT_EQ((*passed)->Take("0.0.0.0" + all.substr(4)), std::nullopt);
+  EXPECT_EQ((*passed)->Take(all), kFirst);
 }
 
 TEST_F(PassedSocketsTest, OneOfPacketsIsTakenByItsType) {
@@ -123,7 +154,8 @@ TEST_F(PassedSocketsTest, OneOfPacketsIsTakenByItsType) {
   const auto passed = Read("link");
   ASSERT_TRUE(passed.ok()) << passed.status();
   EXPECT_EQ((*passed)->Take(path), std::nullopt);
-  EXPECT_THAT((*passed)->CheckAllTaken("listen").message(), HasSubstr(path + " of packets (link)"));
+  EXPECT_THAT((*passed)->Check({{"listen", path}}).message(), HasSubstr(path + " of packets (link)"));
+  EXPECT_TRUE((*passed)->Check({{"socket", path, SOCK_SEQPACKET}}).ok());
   EXPECT_EQ((*passed)->Take(path, SOCK_SEQPACKET), kFirst);
 }
 
@@ -148,7 +180,7 @@ TEST_F(PassedSocketsTest, ThoseOfAnotherProcessAreLeftAlone) {
 TEST_F(PassedSocketsTest, NoVariablesAreNoSockets) {
   const auto passed = PassedSockets::FromEnvironment(kFirst);
   ASSERT_TRUE(passed.ok());
-  EXPECT_TRUE((*passed)->CheckAllTaken("listen").ok());
+  EXPECT_TRUE((*passed)->Check({{"listen", "127.0.0.1:1"}}).ok());
 }
 
 TEST_F(PassedSocketsTest, WrongVariablesAreErrorsThatNameThem) {

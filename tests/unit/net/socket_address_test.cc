@@ -45,10 +45,21 @@ TEST(SocketAddressTest, AUnixSocketHasAPathOrAnAbstractName) {
   }
 }
 
+TEST(SocketAddressTest, AListenerMayNameLocalhostOrAllAddresses) {
+  for (const auto& [text, meaning] :
+       {std::pair("localhost:7000", "127.0.0.1:7000"), {"*:7000", "[::]:7000"}, {":7000", "[::]:7000"}}) {
+    EXPECT_EQ(FormatSocketAddress(*ParseSocketAddress(text, SocketUse::kListen)), meaning);
+    EXPECT_EQ(FormatSocketAddress(*ResolveListenAddress(text)), meaning);
+    EXPECT_FALSE(ParseSocketAddress(text, SocketUse::kConnect).ok()) << text;
+  }
+  EXPECT_THAT(ResolveListenAddress("no-such-host.invalid:1").status(), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(ResolveListenAddress("unix:/run/s").status(), HasCode(absl::StatusCode::kInvalidArgument));
+}
+
 TEST(SocketAddressTest, AllElseIsNamed) {
   for (const std::string& text :
-       {std::string("10.0.0.1"), std::string("localhost:7000"), std::string(":7000"), std::string("127.0.0.1:99999"),
-        std::string(), std::string("unix:"), "unix:/" + std::string(107, 'x'), std::string("unix-abstract:")}) {
+       {std::string("10.0.0.1"), std::string("host:7000"), std::string("127.0.0.1:99999"), std::string(),
+        std::string("unix:"), "unix:/" + std::string(107, 'x'), std::string("unix-abstract:")}) {
     const absl::Status refused = ParseSocketAddress(text, SocketUse::kListen).status();
     EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << text;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("\"" + text + "\" is neither"));

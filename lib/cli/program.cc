@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <google/protobuf/message.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -73,6 +74,10 @@ class HelpFormatter : public CLI::Formatter {
                         make_positionals(app), groups, make_subcommands(app, mode));
   }
 
+  std::string make_option_opts(const CLI::Option* flag) const override {
+    return absl::StrReplaceAll(Formatter::make_option_opts(flag), {{" ...", ",..."}});
+  }
+
   // make_help has listed the main flags already.
   std::string make_group(std::string group, bool is_positional, std::vector<const CLI::Option*> flags) const override {
     return group == kStartWith ? "" : Formatter::make_group(std::move(group), is_positional, std::move(flags));
@@ -107,9 +112,18 @@ int Run(const Program& program, bool check_only) {
   return Fail(program, status.message().empty() ? absl::string_view(code) : status.message(), kExitFailure);
 }
 
-// CLI11's own text has the arguments in reverse.
-std::string UnexpectedArguments(const CLI::App& app) {
-  return absl::StrCat("The following arguments were not expected: ", absl::StrJoin(app.remaining(true), " "));
+// CLI11's own text has the arguments in reverse. An argument that follows the last entry of a list was meant for it.
+std::string UnexpectedArguments(const CLI::App& app, int argc, const char* const* argv) {
+  const std::vector<std::string> unexpected = app.remaining(true);
+  std::string text = absl::StrCat("The following arguments were not expected: ", absl::StrJoin(unexpected, " "));
+  const char* const* const at = std::find(argv + 1, argv + argc, unexpected.front());
+  for (const CLI::Option* flag : app.get_options()) {
+    if (flag->count() == 0 || flag->get_expected_max() != CLI::detail::expected_max_vector_size) continue;
+    const std::string& last = flag->results().back();
+    if (at == argv + argc || absl::StartsWith(*at, "-") || !absl::EndsWith(*(at - 1), last)) continue;
+    absl::StrAppend(&text, "\nA list takes commas: ", flag->get_name(), " ", last, ",", unexpected.front());
+  }
+  return text;
 }
 
 int ParseAndRun(int argc, const char* const* argv, const Program& program) {
@@ -133,7 +147,8 @@ int ParseAndRun(int argc, const char* const* argv, const Program& program) {
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::ExtrasError&) {
-    return Fail(program, absl::StrCat(UnexpectedArguments(app), "\nTry ", program.name, " --help"), kExitUsage);
+    return Fail(program, absl::StrCat(UnexpectedArguments(app, argc, argv), "\nTry ", program.name, " --help"),
+                kExitUsage);
   } catch (const CLI::Error& error) {
     return Fail(program, absl::StrCat(error.what(), "\nTry ", program.name, " --help"), kExitUsage);
   }

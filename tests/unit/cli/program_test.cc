@@ -20,6 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 struct Result {
   int exit_code;
@@ -90,7 +91,7 @@ TEST_F(ProgramTest, HelpBeginsWithAnExampleAndTheMainFlags) {
                                           "  sluice-test --workers a:1,b:1 --drain-timeout 5s\n"
                                           "\n"
                                           "Start with:\n"
-                                          "  --workers TEXT ...          Workers\n"
+                                          "  --workers TEXT,...          Workers\n"
                                           "  --drain_timeout TEXT"));
   const size_t rest = help.find("Usage: sluice-test [OPTIONS] [file]");
   ASSERT_NE(rest, std::string::npos) << help;
@@ -172,6 +173,16 @@ TEST_F(ProgramTest, UnexpectedArgumentsComeInTheirOrder) {
   const std::string text = Run({"--drain-timout", "5s", "--bogus", "--refection=1"}).err;
   EXPECT_THAT(text, ::testing::AnyOf(HasSubstr("not expected: --drain_timout 5s --bogus"),
                                      HasSubstr("not expected: --drain_timout --bogus")));
+}
+
+TEST_F(ProgramTest, AListThatHasASpaceIsToldOfCommas) {
+  for (const std::vector<const char*>& arguments :
+       {std::vector<const char*>{"file", "--workers", "a", "b", "c"},
+        {"file", "--workers", "a0", "--workers=a", "b", "--reflection=1"}}) {
+    EXPECT_THAT(Run(arguments).err, HasSubstr("\nA list takes commas: --workers a,b\n"));
+  }
+  EXPECT_THAT(Run({"file", "--workers", "a", "--bogus"}).err, Not(HasSubstr("commas")));
+  EXPECT_THAT(Run({"file", "--workers=a", "--reflection", "1", "b"}).err, Not(HasSubstr("commas")));
 }
 
 TEST_F(ProgramTest, AnExceptionIsAFailure) {

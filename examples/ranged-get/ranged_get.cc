@@ -1,16 +1,19 @@
-// Reads one object from many HTTP servers at once, such as the replicas of an object store: a range from each. The
-// servers need no change. With --direct it uses sockets of Asio; everything behind the connect is the same code.
+// Reads one object from many HTTP servers at once, such as the replicas of an object store: a range from each. All
+// ranges are of one version, by its ETag, or by Last-Modified, which changes once a second. The servers need no change.
+// With --direct it uses sockets of Asio; everything behind the connect is the same code.
 //
 //   ranged_get [--ca FILE] [--direct] [--repeat N] /PATH HOST:PORT...
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -52,6 +55,21 @@ struct Flags {
 
 constexpr uint64_t kMostErrorBytes = 64 << 10;  // bound of the body of a response that is no range
 
+// One version of the object, at all servers. Ranges of different versions do not make an object.
+struct Version {
+  http::field validator = http::field::etag;
+  http::field precondition = http::field::if_match;
+  std::string value;   // of both
+  uint64_t bytes = 0;  // size of the whole object
+};
+
+using Response = http::response<http::string_body>;
+
+std::string FieldOf(const Response& response, http::field name) {
+  const auto text = response[name];
+  return {text.data(), text.size()};
+}
+
 // The two kinds of connections.
 asio::awaitable<void> Connect(sluice::LinkStream& stream, std::string host, uint16_t port) {
   co_await stream.async_connect(host, port, use_awaitable);
@@ -80,27 +98,68 @@ class Connection {
     }
   }
 
-  // Reads `bytes` of the object, from `begin` on, to `target`. Returns the size of the whole object.
-  asio::awaitable<uint64_t> GetRange(const std::string& path, uint64_t begin, uint64_t bytes, char* target) {
+  asio::awaitable<Version> FindVersion(const std::string& path) {
+    const Response response = co_await Get(path, 0, 1, std::nullopt);
+    const std::string range = FieldOf(response, http::field::content_range);  // "bytes 0-0/1000"
+    Version version;
+    const char* const end = range.data() + range.size();
+    if (!range.starts_with("bytes 0-0/") || std::from_chars(range.data() + 10, end, version.bytes).ptr != end) {
+      throw std::runtime_error(server_ + ": not the range that was asked for: " + range);
+    }
+    version.value = FieldOf(response, version.validator);
+    // A weak ETag is the same for versions that mean the same, and need not be equal.
+    if (version.value.empty() || version.value.starts_with("W/")) {
+      version.validator = http::field::last_modified;
+      version.precondition = http::field::if_unmodified_since;
+      version.value = FieldOf(response, version.validator);
+    }
+    if (version.value.empty())
+      throw std::runtime_error(server_ + ": the object has no strong ETag and no Last-Modified");
+    co_return version;
+  }
+
+  // Reads `bytes` of this version of the object, from `begin` on, to `target`.
+  asio::awaitable<void> GetRange(const std::string& path, const Version& version, uint64_t begin, uint64_t bytes,
+                                 char* target) {
+    const Response response = co_await Get(path, begin, bytes, version);
+    // Some servers do not read the precondition.
+    if (FieldOf(response, version.validator) != version.value) {
+      throw std::runtime_error(server_ + ": a different version of the object");
+    }
+    const std::string range = Range(begin, bytes) + "/" + std::to_string(version.bytes);
+    if (FieldOf(response, http::field::content_range) != "bytes " + range || response.body().size() != bytes) {
+      throw std::runtime_error(server_ + ": not the range that was asked for, " + range);
+    }
+    std::copy(response.body().begin(), response.body().end(), target);
+  }
+
+ private:
+  static std::string Range(uint64_t begin, uint64_t bytes) {
+    return std::to_string(begin) + "-" + std::to_string(begin + bytes - 1);
+  }
+
+  // Requests a range, of any version if none is given.
+  asio::awaitable<Response> Get(const std::string& path, uint64_t begin, uint64_t bytes,
+                                const std::optional<Version>& version) {
     http::request<http::empty_body> request(http::verb::get, path, 11);
     request.set(http::field::host, server_);
-    request.set(http::field::range, "bytes=" + std::to_string(begin) + "-" + std::to_string(begin + bytes - 1));
+    request.set(http::field::range, "bytes=" + Range(begin, bytes));
+    if (version.has_value()) request.set(version->precondition, version->value);
     co_await http::async_write(stream_, request, use_awaitable);
     http::response_parser<http::string_body> parser;
     parser.body_limit(bytes + kMostErrorBytes);
     co_await http::async_read_header(stream_, buffer_, parser, use_awaitable);
-    const http::response<http::string_body>& response = parser.get();
-    if (response.result() != http::status::partial_content) {
-      throw std::runtime_error(server_ + ": no range: " + std::to_string(response.result_int()));
+    const http::status status = parser.get().result();
+    if (status == http::status::precondition_failed) {
+      throw std::runtime_error(server_ + ": a different version of the object");
+    }
+    if (status != http::status::partial_content) {
+      throw std::runtime_error(server_ + ": no range: " + std::to_string(parser.get().result_int()));
     }
     co_await http::async_read(stream_, buffer_, parser, use_awaitable);
-    if (response.body().size() != bytes) throw std::runtime_error(server_ + ": another range");
-    std::copy(response.body().begin(), response.body().end(), target);
-    const std::string range(response[http::field::content_range]);  // "bytes 0-99/1000"
-    co_return std::stoull(range.substr(range.find('/') + 1));
+    co_return parser.release();
   }
 
- private:
   Stream stream_;
   const std::string server_;
   boost::beast::flat_buffer buffer_;
@@ -143,11 +202,11 @@ void Read(const Flags& flags, asio::io_context& context, Make make) {
   }
   RunAll(context, connections.size(), [&](size_t i) { return connections[i]->Open(); });
 
-  std::string object(1, '\0');
-  uint64_t object_bytes = 0;
-  RunAll(context, 1, [&](size_t) -> asio::awaitable<void> {
-    object_bytes = co_await connections[0]->GetRange(flags.path, 0, 1, object.data());
-  });
+  std::string object;
+  Version version;
+  RunAll(context, 1,
+         [&](size_t) -> asio::awaitable<void> { version = co_await connections[0]->FindVersion(flags.path); });
+  const uint64_t object_bytes = version.bytes;
 
   std::vector<double> took_ms;
   for (int i = 0; i < flags.repeat; ++i) {
@@ -156,7 +215,8 @@ void Read(const Flags& flags, asio::io_context& context, Make make) {
     RunAll(context, connections.size(), [&](size_t i) -> asio::awaitable<void> {
       const uint64_t begin = object_bytes * i / connections.size();
       const uint64_t end = object_bytes * (i + 1) / connections.size();
-      if (begin < end) co_await connections[i]->GetRange(flags.path, begin, end - begin, object.data() + begin);
+      if (begin < end)
+        co_await connections[i]->GetRange(flags.path, version, begin, end - begin, object.data() + begin);
     });
     took_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count());
     const std::string sum = Sha256(object);

@@ -11,7 +11,8 @@ import unittest
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 _PAGE = (_REPOSITORY / "docs/guides/cookbook.md").read_text()
 _SOURCES = {
-    "cpp": ["examples/cookbook/cookbook.cc", "examples/adoption/coroutine.cc", "examples/ranged-get/ranged_get.cc"],
+    "cpp": ["examples/cookbook/cookbook.cc", "examples/adoption/coroutine.cc", "examples/coded-read/coded_read.cc",
+            "examples/ranged-get/ranged_get.cc"],
     "python": ["examples/stock-clients/redis_load.py", "examples/stock-clients/flight_load.py"],
 }
 _PROGRAMS = pathlib.Path()

@@ -293,14 +293,14 @@ void FanOutRun::CountEnded(size_t attempt) {
 // A worker that alone can answer an ask is never avoided, so its calls do not count.
 void FanOutRun::JudgeWorker(const AttemptState& state, const Attempt& made, CallOutcome outcome) const {
   if (!state.sent || outcome == CallOutcome::kExpired || spec_.asks[made.ask].workers.size() == 1) return;
-  const bool failed = outcome == CallOutcome::kRpcDeadline || outcome == CallOutcome::kCorrupt ||
-                      (outcome == CallOutcome::kRpcError && IsWorkerFailure(state.end.status.code()));
   const std::chrono::nanoseconds took = state.ready_after.value_or(state_.link().now() - state.sent_at);
-  const bool responded = state.ready_after.has_value() || outcome != CallOutcome::kCancelled;
-  state_.ejections().OnEnded({.worker = spec_.workers->workers[made.worker]->row(),
-                              .sent = state.sent_at,
-                              .end = OutlierEjection::EndOf(failed, responded),
-                              .took = took});
+  state_.ejections().OnEnded(
+      {.method = spec_.path,
+       .worker = spec_.workers->workers[made.worker]->row(),
+       .sent = state.sent_at,
+       .end = OutlierEjection::EndOf(StatusCodeOf(outcome, state.end.status), state.ready_after.has_value(),
+                                     outcome != CallOutcome::kCancelled),
+       .took = took});
 }
 
 void FanOutRun::Record(size_t attempt, CallOutcome outcome) const {

@@ -1,6 +1,7 @@
 #include "lib/link/outlier_ejection.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,11 +20,11 @@ constexpr int kGivenUpMedians = 2;
 constexpr std::chrono::seconds kNoResponse{1};
 constexpr std::chrono::seconds kMedianEvery{1};
 constexpr std::chrono::milliseconds kFirstMedianEvery{10};
-// Two workers show a median: the lower of the two.
-constexpr size_t kLeastForMedian = 2;
 // A new time counts for an eighth, as in WorkerHistory.
 constexpr int kMeanOf = 8;
 constexpr int64_t kPercent = 100;
+// A worker is to blame if its failures in a row are as unlikely as if one call in this number fails.
+constexpr double kRareFailure = 64;
 
 absl::Status CheckPercent(absl::string_view field, int64_t value) {
   if (value >= 0 && value <= kPercent) return absl::OkStatus();
@@ -57,17 +58,19 @@ absl::Status OutlierDetection::Validate() const {
   return status;
 }
 
-// Envoy counts the same statuses: 5xx in HTTP. UNIMPLEMENTED is left out, because every worker returns it then.
-bool IsWorkerFailure(absl::StatusCode code) {
+// Envoy and gRFC A50 count the same failures, and DEADLINE_EXCEEDED: that is the client's patience. Other statuses are
+// the response of the application.
+OutlierEjection::End OutlierEjection::EndOf(absl::StatusCode code, bool ready, bool has_status) {
   switch (code) {
     case absl::StatusCode::kUnknown:
-    case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDataLoss:
-      return true;
+      return End::kFailed;
+    case absl::StatusCode::kDeadlineExceeded:
+      return ready ? End::kResponded : End::kGivenUp;
     default:
-      return false;
+      return ready || has_status ? End::kResponded : End::kGivenUp;
   }
 }
 
@@ -82,6 +85,13 @@ void OutlierEjection::SetWorkers(absl::Span<const size_t> workers, Changes& chan
   }
   for (auto& [id, worker] : known) {
     if (worker.ejected_until.has_value()) Return(id, worker, changes);
+  }
+  for (auto& [name, method] : methods_) {
+    absl::erase_if(method.rows, [this, &interval = method.interval](const auto& row) {
+      const bool removed = !workers_.contains(row.first);
+      if (removed) interval = interval - row.second.interval;
+      return removed;
+    });
   }
   ReturnExcess(changes);
 }
@@ -103,61 +113,113 @@ size_t OutlierEjection::MaxEjected() const {
   const size_t workers = order_.size();
   if (options_.max_ejection_percent == 0 || workers == 0) return 0;
   const size_t share = workers * static_cast<size_t>(options_.max_ejection_percent) / kPercent;
-  return std::min(workers - 1, std::max<size_t>(share, workers > 2 ? 1 : 0));
+  return std::min(workers - 1, std::max<size_t>(share, 1));
 }
 
 void OutlierEjection::OnEnded(TimePoint now, const Call& call, Changes& changes) {
   ReturnExcess(changes);
-  const auto found = workers_.find(call.worker);
-  if (found == workers_.end()) return;
+  const auto worker = workers_.find(call.worker);
+  if (worker == workers_.end()) return;
   EndInterval(now, changes);
-  FindMedian(now);
-  Worker& worker = found->second;
-  if (worker.ejected_until.has_value()) return OnProbed(now, call, worker, changes);
-  if (call.end == End::kGivenUp && !HasWaited(call.took)) return;
-  ++worker.calls;
-  if (call.end == End::kFailed) {
-    ++worker.failed_calls;
-  } else {
-    ++worker.timed_calls;
-    worker.took += call.took;
-  }
-  if (call.end == End::kResponded) {
-    worker.failures = 0;
-    const nanoseconds mean = worker.mean_time.value_or(call.took);
-    worker.mean_time = mean + (call.took - mean) / kMeanOf;
-    return;
-  }
-  CountFailure(call, now, worker);
-  if (const auto why = WhyByFailures(now, worker)) Eject(now, call.worker, worker, *why, changes);
+  Method* const method = FindMethod(now, call.method);
+  if (method != nullptr) FindMedian(now, *method);
+  if (worker->second.ejected_until.has_value()) return OnProbed(now, call, method, worker->second, changes);
+  if (method == nullptr) return;
+  Row& row = RowOf(*method, call.worker);
+  if (!HasWaited(call, *method, row)) return;
+  if (call.end == End::kResponded) return CountAnswer(call, *method, row);
+  CountMiss(now, call, *method, row);
+  if (const auto why = WhyByFailures(now, *method, row)) Eject(now, call.worker, *why, changes);
 }
 
-void OutlierEjection::CountFailure(const Call& call, TimePoint now, Worker& worker) {
-  if (worker.failures == 0) {
-    worker.all_failed = true;
-    worker.first_failed = call.sent;
-  } else if (call.sent < worker.last_failed) {
-    return;
+// A new name takes the place of the one that was not used for longest, unless all are in use. Otherwise a client could
+// push out the methods of others with invented names.
+OutlierEjection::Method* OutlierEjection::FindMethod(TimePoint now, std::string_view name) {
+  auto found = methods_.find(name);
+  if (found == methods_.end()) {
+    if (methods_.size() >= kMaxMethods) {
+      const auto oldest = std::min_element(methods_.begin(), methods_.end(), [](const auto& a, const auto& b) {
+        return a.second.last_use < b.second.last_use;
+      });
+      if (now - oldest->second.last_use < absl::ToChronoNanoseconds(options_.interval)) return nullptr;
+      methods_.erase(oldest);
+    }
+    found = methods_.try_emplace(std::string(name)).first;
   }
-  ++worker.failures;
-  worker.last_failed = now;
-  if (call.end == End::kGivenUp) worker.all_failed = false;
+  found->second.last_use = now;
+  return &found->second;
 }
 
-std::optional<EjectionReason> OutlierEjection::WhyByFailures(TimePoint now, const Worker& worker) const {
-  if (options_.consecutive_errors == 0 || worker.failures < options_.consecutive_errors) return std::nullopt;
-  if (worker.all_failed) return EjectionReason::kErrors;
-  if (now - worker.first_failed < kNoResponse) return std::nullopt;
+OutlierEjection::Row& OutlierEjection::RowOf(Method& method, size_t worker) {
+  return method.rows.try_emplace(worker, Row{.others_before = method.all}).first->second;
+}
+
+void OutlierEjection::Count(const Call& call, Method& method, Row& row) {
+  for (Tally* tally : {&row.all, &row.interval, &method.all, &method.interval}) {
+    ++(call.end == End::kResponded ? tally->answered : tally->missed);
+  }
+  if (call.end == End::kFailed) return;
+  ++row.timed_calls;
+  row.took += call.took;
+}
+
+void OutlierEjection::CountAnswer(const Call& call, Method& method, Row& row) {
+  Count(call, method, row);
+  const nanoseconds mean = row.mean_time.value_or(call.took);
+  row.mean_time = mean + (call.took - mean) / kMeanOf;
+  row.missed = row.failures = 0;
+  row.others_before = AllOfOthers(method, row);
+}
+
+// A failure counts if another worker has answered since the failure before.
+void OutlierEjection::CountMiss(TimePoint now, const Call& call, Method& method, Row& row) {
+  Count(call, method, row);
+  ++row.missed;
+  const int64_t answered = AllOfOthers(method, row).answered;
+  if (answered <= row.answered_before_failure || (row.failures > 0 && call.sent < row.last_failed)) return;
+  if (row.failures == 0) {
+    row.all_failed = true;
+    row.first_failed = call.sent;
+  }
+  ++row.failures;
+  row.last_failed = now;
+  row.answered_before_failure = answered;
+  if (call.end == End::kGivenUp) row.all_failed = false;
+}
+
+std::optional<EjectionReason> OutlierEjection::WhyByFailures(TimePoint now, const Method& method,
+                                                             const Row& row) const {
+  const int64_t failures = options_.consecutive_errors;
+  if (failures == 0 || row.failures < failures || !IsToBlame(method, row, failures)) return std::nullopt;
+  if (row.all_failed) return EjectionReason::kErrors;
+  if (now - row.first_failed < kNoResponse) return std::nullopt;
   return EjectionReason::kNoResponse;
 }
 
-std::optional<EjectionReason> OutlierEjection::WhyByInterval(const Worker& worker) const {
-  if (worker.calls < options_.request_volume) return std::nullopt;
+// Whether its misses in a row are unlikely for a worker that misses the share of calls that the other workers do, in
+// the current interval or since its last response. In the interval, one more miss is assumed: few calls show little. A
+// single failure cannot be compared like that.
+bool OutlierEjection::IsToBlame(const Method& method, const Row& row, int64_t failures) {
+  const Tally others = AllOfOthers(method, row) - row.others_before;
+  if (others.answered <= 0) return false;
+  const auto share = [](double missed, double answered) { return missed / (missed + answered); };
+  double missed = share(static_cast<double>(others.missed), static_cast<double>(others.answered));
+  if (failures > 1) {
+    const Tally recent = method.interval - row.interval;
+    missed = std::max(missed, share(static_cast<double>(recent.missed + 1), static_cast<double>(recent.answered)));
+  }
+  return std::pow(missed, row.missed) <= std::pow(kRareFailure, -failures);
+}
+
+std::optional<EjectionReason> OutlierEjection::WhyByInterval(const Method& method, const Row& row) const {
+  if (row.interval.calls() < options_.request_volume) return std::nullopt;
   const int64_t threshold = options_.failure_percentage_threshold;
-  if (threshold > 0 && worker.failed_calls * kPercent >= threshold * worker.calls) {
+  const Tally others = method.interval - row.interval;
+  if (threshold > 0 && row.interval.missed * kPercent >= threshold * row.interval.calls() && others.answered > 0 &&
+      2 * others.missed * kPercent < threshold * others.calls()) {
     return EjectionReason::kFailurePercentage;
   }
-  if (worker.timed_calls >= options_.request_volume && IsSlow(worker.took / worker.timed_calls)) {
+  if (row.timed_calls >= options_.request_volume && IsSlow(row.took / row.timed_calls, method, row)) {
     return EjectionReason::kLatency;
   }
   return std::nullopt;
@@ -170,31 +232,45 @@ void OutlierEjection::EndInterval(TimePoint now, Changes& changes) {
   const int64_t passed = (now - *interval_began_) / std::max(interval, nanoseconds(1));
   if (passed == 0) return;
   *interval_began_ += passed * interval;
+  std::map<size_t, EjectionReason> outliers;
+  for (auto& [name, method] : methods_) {
+    for (auto& [id, row] : method.rows) {
+      if (const auto why = WhyByInterval(method, row)) outliers.try_emplace(id, *why);
+    }
+    for (auto& [id, row] : method.rows) {
+      row.interval = {};
+      row.timed_calls = 0;
+      row.took = nanoseconds(0);
+    }
+    method.interval = {};
+  }
   for (size_t id : order_) {
     Worker& worker = workers_[id];
     if (worker.ejected_until.has_value()) continue;
     worker.ejections -= std::min(worker.ejections, passed);
-    const std::optional<EjectionReason> why = WhyByInterval(worker);
-    worker.calls = worker.failed_calls = worker.timed_calls = 0;
-    worker.took = nanoseconds(0);
-    if (why.has_value()) Eject(now, id, worker, *why, changes);
+    if (const auto why = outliers.find(id); why != outliers.end()) Eject(now, id, why->second, changes);
   }
 }
 
 // Calls that were sent during the ejection, since no other worker could answer them, show nothing new.
-void OutlierEjection::OnProbed(TimePoint now, const Call& call, Worker& worker, Changes& changes) {
+void OutlierEjection::OnProbed(TimePoint now, const Call& call, Method* method, Worker& worker, Changes& changes) {
   if (call.sent < *worker.ejected_until) return;
-  if (call.end == End::kResponded && !IsSlow(call.took)) {
-    worker.mean_time = call.took;
-    Return(call.worker, worker, changes);
-  } else if (call.end != End::kGivenUp || HasWaited(call.took)) {
-    Eject(now, call.worker, worker, EjectionReason::kProbe, changes);
-  } else {
-    worker.probe_chosen.reset();
+  worker.probe_chosen.reset();
+  if (method == nullptr) return;
+  Row& row = RowOf(*method, call.worker);
+  if (call.end == End::kResponded && !IsSlow(call.took, *method, row)) {
+    CountAnswer(call, *method, row);
+    return Return(call.worker, worker, changes);
+  }
+  if (!HasWaited(call, *method, row)) return;
+  if (call.end != End::kResponded) ++row.missed;
+  if (call.end == End::kResponded || IsToBlame(*method, row, 1)) {
+    Eject(now, call.worker, EjectionReason::kProbe, changes);
   }
 }
 
-void OutlierEjection::Eject(TimePoint now, size_t id, Worker& worker, EjectionReason reason, Changes& changes) {
+void OutlierEjection::Eject(TimePoint now, size_t id, EjectionReason reason, Changes& changes) {
+  Worker& worker = workers_[id];
   if (!worker.ejected_until.has_value()) {
     if (ejected_ >= MaxEjected()) return;
     ++ejected_;
@@ -203,6 +279,14 @@ void OutlierEjection::Eject(TimePoint now, size_t id, Worker& worker, EjectionRe
   if (worker.ejections * options_.base_ejection_time < longest) ++worker.ejections;
   const absl::Duration time = std::min(worker.ejections * options_.base_ejection_time, longest);
   worker = {.ejections = worker.ejections, .ejected_until = SaturatingAdd(now, absl::ToChronoNanoseconds(time))};
+  for (auto& [name, method] : methods_) {
+    const auto found = method.rows.find(id);
+    if (found == method.rows.end()) continue;
+    Row& row = found->second;
+    method.interval = method.interval - row.interval;
+    const Tally others = AllOfOthers(method, row);
+    row = {.all = row.all, .others_before = others, .answered_before_failure = others.answered};
+  }
   changes.push_back({.worker = id, .ejected = reason});
 }
 
@@ -228,30 +312,44 @@ void OutlierEjection::OnChosen(TimePoint now, size_t worker) {
   if (found != workers_.end() && found->second.ejected_until.has_value()) found->second.probe_chosen = now;
 }
 
-void OutlierEjection::FindMedian(TimePoint now) {
-  const nanoseconds every = median_.has_value() ? nanoseconds(kMedianEvery) : nanoseconds(kFirstMedianEvery);
-  if (median_found_.has_value() && now - *median_found_ < every) return;
-  median_found_ = now;
-  std::vector<nanoseconds> times;
-  for (const auto& [id, worker] : workers_) {
-    if (!worker.ejected_until.has_value() && worker.mean_time.has_value()) times.push_back(*worker.mean_time);
+void OutlierEjection::FindMedian(TimePoint now, Method& method) {
+  const nanoseconds every = method.known_means > 1 ? nanoseconds(kMedianEvery) : nanoseconds(kFirstMedianEvery);
+  if (method.median_found.has_value() && now - *method.median_found < every) return;
+  method.median_found = now;
+  std::vector<nanoseconds> times;  // ejected workers have none
+  for (const auto& [id, row] : method.rows) {
+    if (row.mean_time.has_value()) times.push_back(*row.mean_time);
   }
-  median_.reset();
-  if (times.size() < kLeastForMedian) return;
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+  method.known_means = times.size();
+  if (times.empty()) return;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(times.size(), 2) / 2 - 1);
   std::nth_element(times.begin(), middle, times.end());
-  median_ = *middle;
+  method.median_below = *middle;
+  method.median_above = times.size() == 1 ? *middle : *std::min_element(middle + 1, times.end());
 }
 
-// Rejected: the bound of IsSlow. Hedges give a call up after two or three medians, and a hung worker would stay.
-bool OutlierEjection::HasWaited(nanoseconds time) const {
-  return median_.has_value() && time > kGivenUpMedians * *median_;
+// Of an even number of workers, the lower of the two in the middle.
+std::optional<nanoseconds> OutlierEjection::MedianOfOthers(const Method& method, const Row& row) {
+  const size_t others = method.known_means - std::min<size_t>(method.known_means, row.mean_time.has_value() ? 1 : 0);
+  if (others == 0) return std::nullopt;
+  if (row.mean_time.has_value())
+    return *row.mean_time <= method.median_below ? method.median_above : method.median_below;
+  return others % 2 == 1 ? method.median_above : method.median_below;
 }
 
-bool OutlierEjection::IsSlow(nanoseconds time) const {
-  if (options_.latency_factor == 0 || !median_.has_value()) return false;
-  const nanoseconds bound(static_cast<int64_t>(static_cast<double>(median_->count()) * options_.latency_factor));
-  return time > std::max<nanoseconds>(bound, *median_ + kLeastDifference);
+// Whether it shows something: most calls to other workers had a response sooner. Rejected: the bound of IsSlow. Hedges
+// give a call up after two or three medians, and a hung worker would stay.
+bool OutlierEjection::HasWaited(const Call& call, const Method& method, const Row& row) {
+  if (call.end != End::kGivenUp) return true;
+  const std::optional<nanoseconds> median = MedianOfOthers(method, row);
+  return median.has_value() && call.took > kGivenUpMedians * *median;
+}
+
+bool OutlierEjection::IsSlow(nanoseconds time, const Method& method, const Row& row) const {
+  const std::optional<nanoseconds> median = MedianOfOthers(method, row);
+  if (options_.latency_factor == 0 || !median.has_value()) return false;
+  const nanoseconds bound(static_cast<int64_t>(static_cast<double>(median->count()) * options_.latency_factor));
+  return time > std::max<nanoseconds>(bound, *median + kLeastDifference);
 }
 
 }  // namespace sluice

@@ -3,7 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/outlier_detection.h"
@@ -16,24 +20,26 @@
 
 namespace sluice {
 
-// Whether this status is a failure of the worker, and not the response of its application.
-bool IsWorkerFailure(absl::StatusCode code);
-
 // Decides which of the workers that replace one another are avoided, by the calls to them. There is one for each
 // FanOut, BlockReader, and target of a proxy. It reads no clock. Not thread-safe. Times must never decrease.
 //
+// A worker is compared with the other workers, by calls of the same method alone: a method that is slow, that fails or
+// that clients give up at all workers is no fault of one of them.
+//
 // An ejected worker is avoided until its time is over. Then one call, the probe, may choose it. If the probe succeeds,
-// the worker returns; otherwise it is ejected for longer. A probe without a result is repeated.
+// the worker returns; otherwise it is ejected for longer. A probe that shows nothing is repeated.
 class OutlierEjection {
  public:
+  // Methods that are judged. Clients choose their names.
+  static constexpr size_t kMaxMethods = 64;
+
   // A call to a worker that has ended. It was sent, and a different worker could have answered it. kGivenUp: this side
   // ended it before its response was ready.
   enum class End { kResponded, kFailed, kGivenUp };
-  static End EndOf(bool failed, bool responded) {
-    if (failed) return End::kFailed;
-    return responded ? End::kResponded : End::kGivenUp;
-  }
+  // `ready`: its response was ready. `has_status`: the worker has ended it.
+  static End EndOf(absl::StatusCode code, bool ready, bool has_status);
   struct Call {
+    std::string_view method;
     size_t worker = 0;
     TimePoint sent;
     End end = End::kResponded;
@@ -64,42 +70,70 @@ class OutlierEjection {
 
  private:
   struct Worker {
-    // Failures since the last response. Calls that overlap in time fail together, and count once.
-    int64_t failures = 0;
-    bool all_failed = true;  // false: one of them was given up
-    TimePoint first_failed;  // when the first of them was sent
-    TimePoint last_failed;   // when the last of them ended
-    // Calls in the current interval.
-    int64_t calls = 0;
-    int64_t failed_calls = 0;
-    int64_t timed_calls = 0;
+    int64_t ejections = 0;                   // the next one lasts for one more than this base times
+    std::optional<TimePoint> ejected_until;  // set while ejected
+    std::optional<TimePoint> probe_chosen;   // set while a probe is under way
+  };
+  // Calls with a response, and calls that have failed or were given up late.
+  struct Tally {
+    int64_t answered = 0;
+    int64_t missed = 0;
+
+    int64_t calls() const { return answered + missed; }
+    Tally operator-(const Tally& other) const { return {answered - other.answered, missed - other.missed}; }
+  };
+  // The calls of one method to one worker that is not ejected.
+  struct Row {
+    Tally all;
+    Tally interval;                                     // in the current interval
+    int64_t timed_calls = 0;                            // in the current interval, without failures
     std::chrono::nanoseconds took{0};                   // by the timed calls
     std::optional<std::chrono::nanoseconds> mean_time;  // moving mean, until a response is ready
-    int64_t ejections = 0;                              // the next one lasts for one more than this base times
-    std::optional<TimePoint> ejected_until;             // set while ejected
-    std::optional<TimePoint> probe_chosen;              // set while a probe is under way
+    // Since the last response or ejection, or since its first call.
+    int64_t missed = 0;
+    Tally others_before;                  // all calls to other workers until then
+    int64_t failures = 0;                 // misses that count; calls that overlap in time count once
+    bool all_failed = true;               // false: one of these was given up
+    TimePoint first_failed;               // when the first of these was sent
+    TimePoint last_failed;                // when the last of these ended
+    int64_t answered_before_failure = 0;  // calls that other workers had answered when the last of these ended
+  };
+  struct Method {
+    absl::flat_hash_map<size_t, Row> rows;  // by worker
+    Tally all;                              // sums of all workers, also of removed ones
+    Tally interval;
+    TimePoint last_use;
+    std::optional<TimePoint> median_found;
+    size_t known_means = 0;
+    std::chrono::nanoseconds median_below{0};  // of the mean times; without a mean above it, and without one below
+    std::chrono::nanoseconds median_above{0};
   };
 
-  void CountFailure(const Call& call, TimePoint now, Worker& worker);
-  std::optional<EjectionReason> WhyByFailures(TimePoint now, const Worker& worker) const;
-  std::optional<EjectionReason> WhyByInterval(const Worker& worker) const;
+  static Tally AllOfOthers(const Method& method, const Row& row) { return method.all - row.all; }
+  Method* FindMethod(TimePoint now, std::string_view name);
+  static Row& RowOf(Method& method, size_t worker);
+  static void Count(const Call& call, Method& method, Row& row);
+  static void CountAnswer(const Call& call, Method& method, Row& row);
+  static void CountMiss(TimePoint now, const Call& call, Method& method, Row& row);
+  std::optional<EjectionReason> WhyByFailures(TimePoint now, const Method& method, const Row& row) const;
+  std::optional<EjectionReason> WhyByInterval(const Method& method, const Row& row) const;
+  static bool IsToBlame(const Method& method, const Row& row, int64_t failures);
   void EndInterval(TimePoint now, Changes& changes);
-  void OnProbed(TimePoint now, const Call& call, Worker& worker, Changes& changes);
-  void Eject(TimePoint now, size_t id, Worker& worker, EjectionReason reason, Changes& changes);
+  void OnProbed(TimePoint now, const Call& call, Method* method, Worker& worker, Changes& changes);
+  void Eject(TimePoint now, size_t id, EjectionReason reason, Changes& changes);
   void Return(size_t id, Worker& worker, Changes& changes);
   void ReturnExcess(Changes& changes);
-  void FindMedian(TimePoint now);
-  // Whether a call that is given up after this time shows something: most calls had a response sooner.
-  bool HasWaited(std::chrono::nanoseconds time) const;
-  bool IsSlow(std::chrono::nanoseconds time) const;
+  static void FindMedian(TimePoint now, Method& method);
+  static std::optional<std::chrono::nanoseconds> MedianOfOthers(const Method& method, const Row& row);
+  static bool HasWaited(const Call& call, const Method& method, const Row& row);
+  bool IsSlow(std::chrono::nanoseconds time, const Method& method, const Row& row) const;
 
   const OutlierDetection& options_;
   std::vector<size_t> order_;  // the workers
   absl::flat_hash_map<size_t, Worker> workers_;
+  std::map<std::string, Method, std::less<>> methods_;
   size_t ejected_ = 0;
   std::optional<TimePoint> interval_began_;
-  std::optional<TimePoint> median_found_;
-  std::optional<std::chrono::nanoseconds> median_;  // of the mean times of the workers that are not ejected
 };
 
 }  // namespace sluice

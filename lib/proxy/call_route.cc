@@ -41,12 +41,10 @@ bool CallRoute::FindRetry(size_t max_attempts, const RetryThrottle::Options& thr
 void CallRoute::OnEnded(const Ended& ended, const RetryThrottle::Options& throttle) {
   if (target_ != nullptr && ended.code == absl::StatusCode::kOk) target_->retries().OnOk(throttle);
   if (!sent_.has_value() || ended.link_is_late) return;
-  const bool late = absl::StatusCode::kDeadlineExceeded == ended.code;
-  const bool failed = IsWorkerFailure(ended.code) && !(late && ended.may_idle);
-  const bool responded = ready_after_.has_value() || ended.has_status;
-  target_->OnCallEnded({.worker = row_,
+  target_->OnCallEnded({.method = ended.method,
+                        .worker = row_,
                         .sent = *sent_,
-                        .end = OutlierEjection::EndOf(failed, responded),
+                        .end = OutlierEjection::EndOf(ended.code, ready_after_.has_value(), ended.has_status),
                         .took = ready_after_.value_or(target_->now() - *sent_)});
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,9 +40,9 @@ class CallRoute {
   }
   void OnReady(std::chrono::nanoseconds ready_after) { ready_after_ = ready_after; }
   struct Ended {
+    std::string_view method;
     absl::StatusCode code = absl::StatusCode::kUnknown;  // of the call
     bool has_status = false;                             // the worker has sent it
-    bool may_idle = false;                               // such calls may stay open without a message
     bool link_is_late = false;                           // the worker is not to blame
   };
   // Reports to the target what the call shows about the worker, and whether it may be retried.

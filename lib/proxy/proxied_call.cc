@@ -267,7 +267,6 @@ void ProxiedCall::Start() {
   }
   tls_ = (*worker)->tls() != nullptr;
   worker_address_ = (*worker)->target();
-  may_idle_ = proxy_.methods().MayIdle(head_.path);
   std::optional<int64_t> response_bytes = head_.response_bytes;
   if (!response_bytes.has_value()) response_bytes = proxy_.methods().ResponseBytes(head_.path);
   const ScheduledStream::Options options{
@@ -275,7 +274,7 @@ void ProxiedCall::Start() {
       .response_bytes =
           response_bytes.value_or(MethodHistory::FirstResponseBytes(proxy_.link().schedule().options().profile)),
       .many_messages = true,
-      .may_idle = may_idle_,
+      .may_idle = proxy_.methods().MayIdle(head_.path),
       .deadline = deadline_,
       .client = client_->id()};
   // Submit may already call the stream's event handlers.
@@ -443,7 +442,7 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   const bool failed = std::exchange(retries_, false) && logic_.wants_response();
   if (failed || (lost && logic_.may_start_again() &&
                  route_.FindRetry(MaxAttempts(head_, proxy_.options()), proxy_.options().retry_throttle))) {
-    route_.OnEnded({.code = absl::StatusCode::kUnavailable}, proxy_.options().retry_throttle);
+    route_.OnEnded({.method = head_.path, .code = absl::StatusCode::kUnavailable}, proxy_.options().retry_throttle);
     proxy_.link().metrics().CountCallRetry();
     head_.block.clear();  // the block of its fan-out has counted this call already
     Drive([&](ProxyCallLogic& logic, auto& actions) {
@@ -457,9 +456,9 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   Drive([&](ProxyCallLogic& logic, auto& actions) { ok = logic.OnStreamOver(end, reason, actions); });
   // If the client is gone, the proxy may be gone, too.
   const absl::StatusCode code = logic_.code().value_or(absl::StatusCode::kUnknown);
-  route_.OnEnded({.code = code,
+  route_.OnEnded({.method = head_.path,
+                  .code = code,
                   .has_status = logic_.method_exists(),
-                  .may_idle = may_idle_,
                   .link_is_late = expired_ || (link_is_late_ && code == absl::StatusCode::kDeadlineExceeded)},
                  client_ != nullptr ? proxy_.options().retry_throttle : RetryThrottle::Options());
   if (ok && client_ != nullptr) {

@@ -114,8 +114,7 @@ class ProxiedCall final : public StreamEvents,
   std::string worker_address_;  // that was chosen last
   std::string traceparent_;     // of the client
   bool tls_ = false;
-  bool retries_ = false;   // the worker has failed, and the call is sent to another one once the stream is over
-  bool may_idle_ = false;  // such calls may stay open without a message
+  bool retries_ = false;  // the worker has failed, and the call is sent to another one once the stream is over
   ScheduledStream* worker_ = nullptr;  // null: not started, or over
 
   std::string request_;         // DATA that is kept, to be sent when a stream to a worker opens

@@ -87,9 +87,9 @@ void OutlierEjection::SetWorkers(absl::Span<const size_t> workers, Changes& chan
     if (worker.ejected_until.has_value()) Return(id, worker, changes);
   }
   for (auto& [name, method] : methods_) {
-    absl::erase_if(method.rows, [this, &interval = method.interval](const auto& row) {
+    absl::erase_if(method.rows, [this, &method = method](const auto& row) {
       const bool removed = !workers_.contains(row.first);
-      if (removed) interval = interval - row.second.interval;
+      if (removed) LeaveOut(row.second, method);
       return removed;
     });
   }
@@ -155,12 +155,18 @@ OutlierEjection::Row& OutlierEjection::RowOf(Method& method, size_t worker) {
 }
 
 void OutlierEjection::Count(const Call& call, Method& method, Row& row) {
-  for (Tally* tally : {&row.all, &row.interval, &method.all, &method.interval}) {
+  for (Tally* tally : {&row.all, &row.interval, &row.recent, &method.all, &method.interval, &method.recent}) {
     ++(call.end == End::kResponded ? tally->answered : tally->missed);
   }
   if (call.end == End::kFailed) return;
   ++row.timed_calls;
   row.took += call.took;
+}
+
+// The calls of a worker that is removed or ejected show nothing about the others.
+void OutlierEjection::LeaveOut(const Row& row, Method& method) {
+  method.interval = method.interval - row.interval;
+  method.recent = method.recent - row.recent;
 }
 
 void OutlierEjection::CountAnswer(const Call& call, Method& method, Row& row) {
@@ -197,7 +203,7 @@ std::optional<EjectionReason> OutlierEjection::WhyByFailures(TimePoint now, cons
 }
 
 // Whether its misses in a row are unlikely for a worker that misses the share of calls that the other workers do, in
-// the current interval or since its last response. In the interval, one more miss is assumed: few calls show little. A
+// recent intervals or since its last response. In the intervals, one more miss is assumed: few calls show little. A
 // single failure cannot be compared like that.
 bool OutlierEjection::IsToBlame(const Method& method, const Row& row, int64_t failures) {
   const Tally others = AllOfOthers(method, row) - row.others_before;
@@ -205,7 +211,7 @@ bool OutlierEjection::IsToBlame(const Method& method, const Row& row, int64_t fa
   const auto share = [](double missed, double answered) { return missed / (missed + answered); };
   double missed = share(static_cast<double>(others.missed), static_cast<double>(others.answered));
   if (failures > 1) {
-    const Tally recent = method.interval - row.interval;
+    const Tally recent = method.recent - row.recent;
     missed = std::max(missed, share(static_cast<double>(recent.missed + 1), static_cast<double>(recent.answered)));
   }
   return std::pow(missed, row.missed) <= std::pow(kRareFailure, -failures);
@@ -238,10 +244,12 @@ void OutlierEjection::EndInterval(TimePoint now, Changes& changes) {
       if (const auto why = WhyByInterval(method, row)) outliers.try_emplace(id, *why);
     }
     for (auto& [id, row] : method.rows) {
+      row.recent = passed == 1 ? row.interval : Tally();
       row.interval = {};
       row.timed_calls = 0;
       row.took = nanoseconds(0);
     }
+    method.recent = passed == 1 ? method.interval : Tally();
     method.interval = {};
   }
   for (size_t id : order_) {
@@ -283,7 +291,7 @@ void OutlierEjection::Eject(TimePoint now, size_t id, EjectionReason reason, Cha
     const auto found = method.rows.find(id);
     if (found == method.rows.end()) continue;
     Row& row = found->second;
-    method.interval = method.interval - row.interval;
+    LeaveOut(row, method);
     const Tally others = AllOfOthers(method, row);
     row = {.all = row.all, .others_before = others, .answered_before_failure = others.answered};
   }

@@ -86,6 +86,7 @@ class OutlierEjection {
   struct Row {
     Tally all;
     Tally interval;                                     // in the current interval
+    Tally recent;                                       // in this and the previous interval
     int64_t timed_calls = 0;                            // in the current interval, without failures
     std::chrono::nanoseconds took{0};                   // by the timed calls
     std::optional<std::chrono::nanoseconds> mean_time;  // moving mean, until a response is ready
@@ -102,6 +103,7 @@ class OutlierEjection {
     absl::flat_hash_map<size_t, Row> rows;  // by worker
     Tally all;                              // sums of all workers, also of removed ones
     Tally interval;
+    Tally recent;
     TimePoint last_use;
     std::optional<TimePoint> median_found;
     size_t known_means = 0;
@@ -113,6 +115,7 @@ class OutlierEjection {
   Method* FindMethod(TimePoint now, std::string_view name);
   static Row& RowOf(Method& method, size_t worker);
   static void Count(const Call& call, Method& method, Row& row);
+  static void LeaveOut(const Row& row, Method& method);
   static void CountAnswer(const Call& call, Method& method, Row& row);
   static void CountMiss(TimePoint now, const Call& call, Method& method, Row& row);
   std::optional<EjectionReason> WhyByFailures(TimePoint now, const Method& method, const Row& row) const;

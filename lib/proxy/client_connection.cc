@@ -108,7 +108,7 @@ void ClientConnection::WatchOpening() {
       return RefuseConnect(absl::DeadlineExceededError(absl::StrCat("no connection", within)), "");
     }
     // The client may be a pool that uses its tunnel later, or wait for a server that speaks first.
-    if (phase_ == Phase::kInTunnel) return StartUndecided();
+    if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
     End();
   });
 }
@@ -189,7 +189,7 @@ void ClientConnection::OpenTo(const std::string& target) {
       proxy_, std::shared_ptr<const TargetPolicy>(policy(), &policy()->workers), membership_.group(), connect_target_,
       only_tunnel, [this](const absl::Status& reached) { AnswerConnect(reached); },
       [this] {
-        if (phase_ == Phase::kInTunnel) StartUndecided();
+        if (phase_ == Phase::kInTunnel) StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
       });
 }
 
@@ -267,13 +267,6 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   });
 }
 
-// A client that waits after the preface of HTTP/2 has no request yet, as an idle gRPC channel.
-void ClientConnection::StartUndecided() {
-  if (!opening_.answered_http2()) return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
-  StartHttp2(opening_.TakeAll());
-  if (ended_ && phase_ == Phase::kOpen) protocol_->OnClientEnded();
-}
-
 void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.link().timers().Clear(opening_timer_);
   membership_.CountOpening(0);
@@ -287,6 +280,7 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
   }
   if (going_away_) protocol_->AnnounceGoAway();
   protocol_->OnBytes(bytes);
+  if (ended_ && phase_ == Phase::kOpen) protocol_->OnClientEnded();
 }
 
 // The client of a tunnel may only read, and never send a byte.
@@ -296,7 +290,7 @@ void ClientConnection::OnEnded() {
     case Phase::kOpening:
       return End();
     case Phase::kInTunnel:
-      return StartUndecided();
+      return StartTunnel(opening_.TakeAll(), PassedTunnel::KindToWorker(proxy_));
     case Phase::kOpen:
       return protocol_->OnClientEnded();
     case Phase::kConnecting:  // OpenTunnel continues
@@ -307,6 +301,8 @@ void ClientConnection::OnEnded() {
 }
 
 void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
+  // A client that waits after the preface of HTTP/2 has no request yet, as an idle gRPC channel.
+  if (opening_.answered_http2() && opening_.kind() == ClientOpening::Kind::kUnknown) return StartHttp2(bytes);
   proxy_.link().timers().Clear(opening_timer_);
   membership_.CountOpening(0);
   if (!denial_.empty()) return EndWhenDrained(TunnelRefusal(bytes, denial_));

@@ -120,7 +120,6 @@ class ClientConnection final : public std::enable_shared_from_this<ClientConnect
   void OpenTo(const std::string& target);
   void AnswerConnect(const absl::Status& reached);
   void OpenTunnel();
-  void StartUndecided();
   void StartHttp2(const std::string& bytes);
   void StartTunnel(const std::string& bytes, PassedTunnel::Kind kind);
 

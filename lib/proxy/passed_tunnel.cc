@@ -15,8 +15,8 @@ namespace sluice {
 namespace {
 
 constexpr char kWorkerUnscheduled[] =
-    "the proxy schedules only gRPC in plaintext here; set tunnels.scheduled and the policy grants or rolling, or let the "
-    "client use plaintext, or TLS to the proxy, and the proxy TLS to the workers (tls.ca)";
+    "the proxy schedules only gRPC in plaintext here; set tunnels.scheduled and the policy grants or rolling, or let "
+    "the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers (tls.ca)";
 constexpr char kOtherUnscheduled[] =
     "no pattern of workers permits it, so it is not a worker; if it is one, add a pattern for it to workers";
 

@@ -9,7 +9,8 @@ namespace sluice {
 // The fault of a worker. kUnreachable: no connection can be made. kHung: its calls ended at their deadlines,
 // without a response. kStalled: granted bytes did not come within the stall timeout. kPaused: granted bytes that were
 // ready came late. kLossy: the network lost the last packets of its responses. kSlow: its share of the budget is less
-// than a part. kEjected: other workers are preferred, because it fails or does not respond (sluice/outlier_detection.h).
+// than a part. kEjected: other workers are preferred, because it fails or does not respond
+// (sluice/outlier_detection.h).
 enum class WorkerFault { kUnreachable, kHung, kStalled, kPaused, kLossy, kSlow, kEjected };
 inline constexpr int kWorkerFaults = 7;
 std::string_view WorkerFaultName(WorkerFault fault);  // "unreachable", "hung", ...

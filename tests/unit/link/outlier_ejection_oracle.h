@@ -33,7 +33,7 @@ class OutlierEjectionOracle {
         for (Entry& entry : method.log) {
           if (entry.call.worker != id) continue;
           entry.call.worker = kRemoved;
-          entry.in_interval = false;
+          entry.age = kOld;
         }
       }
     }
@@ -102,10 +102,11 @@ class OutlierEjectionOracle {
   using Nanoseconds = std::chrono::nanoseconds;
   // The calls of removed workers.
   static constexpr size_t kRemoved = SIZE_MAX;
+  static constexpr int64_t kOld = 2;
   struct Entry {
     TimePoint ended;
     OutlierEjection::Call call;
-    bool in_interval = true;  // false after its interval, or after an ejection of its worker
+    int64_t age = 0;  // in intervals; kOld after an ejection of its worker
 
     bool missed() const { return call.end != OutlierEjection::End::kResponded; }
   };
@@ -160,7 +161,7 @@ class OutlierEjectionOracle {
     int64_t answered = 0;
     for (size_t i = from; i < method.log.size(); ++i) {
       const Entry& entry = method.log[i];
-      if (entry.call.worker == id || (recent && !entry.in_interval)) continue;
+      if (entry.call.worker == id || (recent && entry.age > 1)) continue;
       ++(entry.missed() ? missed : answered);
     }
     return answered == 0 ? 1 : static_cast<double>(missed) / static_cast<double>(missed + answered);
@@ -213,7 +214,7 @@ class OutlierEjectionOracle {
     int64_t other_missed = 0;
     Nanoseconds took{0};
     for (const Entry& entry : method.log) {
-      if (!entry.in_interval) continue;
+      if (entry.age > 0) continue;
       const bool own = entry.call.worker == id;
       ++(own ? calls : other_calls);
       if (entry.missed()) ++(own ? missed : other_missed);
@@ -240,7 +241,7 @@ class OutlierEjectionOracle {
       for (size_t id : order_) {
         if (IsOutlier(method, id)) outliers.insert(id);
       }
-      for (Entry& entry : method.log) entry.in_interval = false;
+      for (Entry& entry : method.log) entry.age += passed;
     }
     for (size_t id : order_) {
       Worker& worker = workers_[id];
@@ -260,7 +261,9 @@ class OutlierEjectionOracle {
     for (auto& [name, method] : methods_) {
       if (!method.rows.contains(id)) continue;
       method.rows[id] = {.from = method.log.size()};
-      for (Entry& entry : method.log) entry.in_interval = entry.in_interval && entry.call.worker != id;
+      for (Entry& entry : method.log) {
+        if (entry.call.worker == id) entry.age = kOld;
+      }
     }
   }
 

@@ -214,9 +214,9 @@ TEST_F(ScheduledTunnelTest, MetricsShowTunnelsByPhaseAndPattern) {
   Pair& pair = *pairs_[static_cast<size_t>(first[0] - 'a')];
   pair.Answer(std::string(1000, 'x'));
   EXPECT_EQ(pair.client().ReceiveUntil(std::string(1000, 'x')).size(), 1000U);
-  EXPECT_TRUE(Eventually(
-      [&] { return SumOf(registry_, "sluice_tunnel_received_bytes_total", "workers", "127.0.0.0/8") == 1000; }))
-      << "counted after the bytes are sent";
+  EXPECT_TRUE(Eventually([&] {
+    return SumOf(registry_, "sluice_tunnel_received_bytes_total", "workers", "127.0.0.0/8") == 1000;
+  })) << "counted after the bytes are sent";
   PutForward(2ms);
   EXPECT_THAT(requests_.Await(3), SizeIs(3));
   EXPECT_EQ(tunnels("quiet"), 1);

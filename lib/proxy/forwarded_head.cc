@@ -26,36 +26,38 @@ constexpr std::array<absl::string_view, 11> kHopFields = {
     ":authority",          ":method",          ":path", ":scheme", "connection", "grpc-timeout", "host", "keep-alive",
     "proxy-authorization", "proxy-connection", "te"};
 
-// By which proxies, meshes and load balancers tell workers who the client is.
-constexpr std::array<absl::string_view, 25> kIdentityFields = {"forwarded",
+// By which proxies, meshes and load balancers tell workers who the client is: names, and beginnings of names.
+constexpr std::array<absl::string_view, 10> kIdentityFields = {"forwarded",
                                                                "remote-user",
                                                                "true-client-ip",
-                                                               "x-amzn-oidc-accesstoken",
-                                                               "x-amzn-oidc-data",
-                                                               "x-amzn-oidc-identity",
+                                                               "x-anonymous-consumer",
+                                                               "x-arr-clientcert",
                                                                "x-client-ip",
-                                                               "x-envoy-downstream-service-cluster",
-                                                               "x-envoy-downstream-service-node",
                                                                "x-envoy-external-address",
                                                                "x-envoy-internal",
-                                                               "x-envoy-peer-metadata",
-                                                               "x-envoy-peer-metadata-id",
-                                                               "x-forwarded-client-cert",
-                                                               "x-forwarded-email",
-                                                               "x-forwarded-for",
-                                                               "x-forwarded-groups",
-                                                               "x-forwarded-host",
-                                                               "x-forwarded-port",
-                                                               "x-forwarded-proto",
-                                                               "x-forwarded-user",
-                                                               "x-goog-authenticated-user-email",
-                                                               "x-goog-authenticated-user-id",
                                                                "x-goog-iap-jwt-assertion",
                                                                "x-real-ip"};
-constexpr std::array<absl::string_view, 3> kIdentityPrefixes = {"l5d-", "x-remote-", "x-ssl-client-"};
+constexpr std::array<absl::string_view, 18> kIdentityPrefixes = {"cf-",
+                                                                 "client-cert",  // RFC 9440
+                                                                 "l5d-",
+                                                                 "sluice-",
+                                                                 "ssl-client-",  // ingress-nginx
+                                                                 "x-amzn-mtls-",
+                                                                 "x-amzn-oidc-",
+                                                                 "x-auth-request-",  // oauth2-proxy
+                                                                 "x-client-cert",
+                                                                 "x-consumer-",  // Kong
+                                                                 "x-credential-",
+                                                                 "x-envoy-downstream-service-",
+                                                                 "x-envoy-peer-metadata",
+                                                                 "x-forwarded-",
+                                                                 "x-goog-authenticated-user-",
+                                                                 "x-ms-client-principal",  // Azure
+                                                                 "x-remote-",
+                                                                 "x-ssl-client-"};
 
 bool IsIdentityField(absl::string_view name) {
-  return name == kClientField || std::binary_search(kIdentityFields.begin(), kIdentityFields.end(), name) ||
+  return std::find(kIdentityFields.begin(), kIdentityFields.end(), name) != kIdentityFields.end() ||
          std::any_of(kIdentityPrefixes.begin(), kIdentityPrefixes.end(),
                      [name](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
 }

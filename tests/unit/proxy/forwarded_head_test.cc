@@ -53,13 +53,31 @@ TEST(ForwardedHeadTest, WhatGoesEndToEndStaysAsItIs) {
 // Workers believe them, since they come with the certificate of the proxy.
 TEST(ForwardedHeadTest, IdentitiesThatAClientInventsEndHere) {
   HeaderList invented;
-  for (const char* name : {"forwarded", "x-forwarded-for", "x-forwarded-client-cert", "x-forwarded-user", "x-real-ip",
-                           "l5d-client-id", "x-envoy-external-address", "x-remote-user", "x-ssl-client-s-dn",
-                           "x-goog-iap-jwt-assertion", "sluice-client"}) {
+  for (const char* name : {"forwarded",
+                           "x-forwarded-for",
+                           "x-forwarded-client-cert",
+                           "x-forwarded-user",
+                           "x-real-ip",
+                           "l5d-client-id",
+                           "x-envoy-external-address",
+                           "x-remote-user",
+                           "x-ssl-client-s-dn",
+                           "x-goog-iap-jwt-assertion",
+                           "sluice-client",
+                           "sluice-invented",
+                           "client-cert",
+                           "client-cert-chain",
+                           "ssl-client-verify",
+                           "x-auth-request-user",
+                           "x-amzn-mtls-clientcert-subject",
+                           "x-consumer-username",
+                           "x-ms-client-principal-name",
+                           "cf-connecting-ip"}) {
     invented.push_back({name, "spiffe://cluster.local/ns/admin/sa/root"});
   }
   EXPECT_THAT(Parse(invented).end_to_end, ElementsAre(HeaderField{"content-type", "application/grpc+proto"}));
-  EXPECT_THAT(Parse({{"x-request-id", "7"}, {"forwarded-by-me", "1"}}).end_to_end, ::testing::SizeIs(3));
+  EXPECT_THAT(Parse({{"x-request-id", "7"}, {"forwarded-by-me", "1"}, {"x-envoy-max-retries", "1"}}).end_to_end,
+              ::testing::SizeIs(4));
   EXPECT_THAT(Parse({{"x-forwarded-host", "w:1"}}, "x-forwarded-host").end_to_end,
               Contains(HeaderField{"x-forwarded-host", "w:1"}))
       << "the config has chosen it to name the worker";

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Of the frames before the decision, and of the header list. An HPACK block may be a small part of its list.
+// Bounds the frames before the decision, and the header list. An HPACK block may be a small part of its list.
 constexpr size_t kMaxBytes = 64u << 10;
 
 absl::string_view Fragment(const FrameHeader& frame, absl::string_view payload) {

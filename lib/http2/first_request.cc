@@ -13,16 +13,24 @@ namespace {
 constexpr size_t kMaxBytes = 64u << 10;
 
 absl::string_view Fragment(const FrameHeader& frame, absl::string_view payload) {
-  if (frame.type != FrameHeader::kHeaders) return payload;
+  if (frame.type != NGHTTP2_HEADERS) return payload;
   size_t padding = 0;
-  if ((frame.flags & FrameHeader::kPadded) != 0 && !payload.empty()) {
+  if ((frame.flags & NGHTTP2_FLAG_PADDED) != 0 && !payload.empty()) {
     padding = static_cast<uint8_t>(payload.front());
     payload.remove_prefix(1);
   }
   constexpr size_t kPriorityBytes = 5;
-  if ((frame.flags & FrameHeader::kHasPriority) != 0) payload.remove_prefix(std::min(kPriorityBytes, payload.size()));
+  if ((frame.flags & NGHTTP2_FLAG_PRIORITY) != 0) payload.remove_prefix(std::min(kPriorityBytes, payload.size()));
   payload.remove_suffix(std::min(padding, payload.size()));
   return payload;
+}
+
+// Whether a client may send this frame before its first request has come whole. `stream_of_block`: of a header block
+// that has begun; 0: none has.
+bool MayPrecedeRequest(const FrameHeader& frame, uint32_t stream_of_block) {
+  if (stream_of_block != 0) return frame.type == NGHTTP2_CONTINUATION && frame.stream == stream_of_block;
+  if (frame.type == NGHTTP2_HEADERS) return frame.stream != 0;
+  return frame.type == NGHTTP2_SETTINGS || frame.type == NGHTTP2_WINDOW_UPDATE || frame.type == NGHTTP2_PRIORITY;
 }
 
 // Returns nullopt if the block is malformed or its list too large.
@@ -73,24 +81,14 @@ void FirstRequest::Read(absl::string_view bytes, std::string& out) {
 void FirstRequest::BeginFrame(std::string& out) {
   frame_ = FrameHeader::Parse(frame_header_);
   const std::string header = std::exchange(frame_header_, {});
-  if (frame_.type == FrameHeader::kSettings && (frame_.flags & FrameHeader::kAck) != 0 && frame_.size == 0 &&
+  if (frame_.type == NGHTTP2_SETTINGS && (frame_.flags & NGHTTP2_FLAG_ACK) != 0 && frame_.size == 0 &&
       !std::exchange(acknowledged_, true)) {
     return;
   }
   out += header;
   payload_left_ = frame_.size;
-  if (!decided_) {
-    const bool in_block = stream_of_block_ != 0;
-    if (!in_block && frame_.type == FrameHeader::kHeaders) {
-      stream_of_block_ = frame_.stream;
-      if (stream_of_block_ == 0) decided_ = true;
-    } else if (in_block) {
-      if (frame_.type != FrameHeader::kContinuation || frame_.stream != stream_of_block_) decided_ = true;
-    } else if (frame_.type != FrameHeader::kSettings && frame_.type != FrameHeader::kWindowUpdate &&
-               frame_.type != FrameHeader::kPriority) {
-      decided_ = true;
-    }
-  }
+  if (!MayPrecedeRequest(frame_, stream_of_block_)) decided_ = true;
+  if (stream_of_block_ == 0 && frame_.type == NGHTTP2_HEADERS) stream_of_block_ = frame_.stream;
   if (payload_left_ == 0) EndFrame();
 }
 
@@ -99,7 +97,7 @@ void FirstRequest::EndFrame() {
   if (decided_ || stream_of_block_ == 0) return;
   const absl::string_view fragment = Fragment(frame_, payload);
   block_.append(fragment.data(), fragment.size());
-  if ((frame_.flags & FrameHeader::kEndHeaders) == 0) return;
+  if ((frame_.flags & NGHTTP2_FLAG_END_HEADERS) == 0) return;
   decided_ = true;
   stream_of_block_ = 0;
   head_ = Inflate(std::exchange(block_, {}));

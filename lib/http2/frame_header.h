@@ -7,21 +7,9 @@
 
 namespace sluice {
 
-// The header of a frame (RFC 9113, section 4.1).
+// The header of a frame (RFC 9113, section 4.1). nghttp2 names the types and the flags.
 struct FrameHeader {
   static constexpr size_t kBytes = 9;
-  // Types.
-  static constexpr uint8_t kHeaders = 1;
-  static constexpr uint8_t kPriority = 2;
-  static constexpr uint8_t kRstStream = 3;
-  static constexpr uint8_t kSettings = 4;
-  static constexpr uint8_t kWindowUpdate = 8;
-  static constexpr uint8_t kContinuation = 9;
-  // Flags.
-  static constexpr uint8_t kAck = 0x1;
-  static constexpr uint8_t kEndHeaders = 0x4;
-  static constexpr uint8_t kPadded = 0x8;
-  static constexpr uint8_t kHasPriority = 0x20;
 
   uint32_t size = 0;  // of the payload
   uint8_t type = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <nghttp2/nghttp2.h>
+
 #include "lib/http2/frame_header.h"
 
 namespace sluice {
@@ -32,14 +34,14 @@ absl::string_view IdleResetFilter::Pass(absl::string_view bytes) {
     }
     if (rest < FrameHeader::kBytes) break;
     const FrameHeader frame = FrameHeader::Parse(bytes.substr(at));
-    if (frame.type == FrameHeader::kRstStream && frame.size == kRstStreamBytes && frame.stream > last_stream_) {
+    if (frame.type == NGHTTP2_RST_STREAM && frame.size == kRstStreamBytes && frame.stream > last_stream_) {
       if (rest < FrameHeader::kBytes + kRstStreamBytes) break;
       passed_.append(bytes.data() + begin, at - begin);
       at += FrameHeader::kBytes + kRstStreamBytes;
       begin = at;
       continue;
     }
-    if (frame.type == FrameHeader::kHeaders) last_stream_ = std::max(last_stream_, frame.stream);
+    if (frame.type == NGHTTP2_HEADERS) last_stream_ = std::max(last_stream_, frame.stream);
     skip_bytes_ = frame.size;
     at += FrameHeader::kBytes;
   }

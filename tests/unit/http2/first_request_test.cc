@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include <nghttp2/nghttp2.h>
+
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -68,7 +70,7 @@ TEST(FirstRequestTest, ReadsAHeadWithPaddingPriorityAndContinuations) {
   const std::string first =
       absl::StrCat(raw::Number(3, 1), std::string(5, '\0'), block.substr(0, 10), std::string(3, '\0'));
   const std::string bytes =
-      absl::StrCat(raw::Frame(raw::kHeaders, FrameHeader::kPadded | FrameHeader::kHasPriority, 1, first),
+      absl::StrCat(raw::Frame(raw::kHeaders, NGHTTP2_FLAG_PADDED | NGHTTP2_FLAG_PRIORITY, 1, first),
                    raw::Frame(raw::kContinuation, 0, 1, block.substr(10, 5)),
                    raw::Frame(raw::kContinuation, raw::kEndHeaders, 1, block.substr(15)));
   for (const size_t step : {size_t{1}, size_t{10}, bytes.size()}) {
@@ -87,7 +89,7 @@ TEST(FirstRequestTest, EndsWithoutAHeadAtWhatNoClientSendsFirst) {
         raw::Frame(raw::kContinuation, raw::kEndHeaders, 1, ""), absl::StrCat(half, raw::Ping()),
         absl::StrCat(half, raw::Frame(raw::kContinuation, raw::kEndHeaders, 3, "")),
         raw::Frame(raw::kHeaders, raw::kEndHeaders, 1, "\xff\xff\xff\xff\xff"),
-        raw::Frame(raw::kHeaders, raw::kEndHeaders | FrameHeader::kPadded, 1, "\xff")}) {
+        raw::Frame(raw::kHeaders, raw::kEndHeaders | raw::kPadded, 1, "\xff")}) {
     const RequestRead outcome = ReadInSteps(bytes, 1);
     EXPECT_TRUE(outcome.request.decided());
     EXPECT_TRUE(outcome.request.head() == nullptr || outcome.request.head()->empty());
